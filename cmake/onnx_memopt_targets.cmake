@@ -1,0 +1,58 @@
+# How this project declares its targets: one function each for a library, a
+# program and a test. A target sees only the headers of the libraries that it
+# lists in DEPS, so the layering in docs/design.md is enforced by the compiler:
+# each library's public headers are copied, as links, into an include tree of
+# its own.
+
+add_library(onnx_memopt_options INTERFACE)
+target_compile_options(onnx_memopt_options INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow -Wno-sign-conversion)
+if(ONNX_MEMOPT_WERROR)
+  target_compile_options(onnx_memopt_options INTERFACE -Werror)
+endif()
+if(ONNX_MEMOPT_SANITIZE)
+  # RTTI of the prebuilt protobuf and ONNX is not instrumented: no vptr check.
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize=vptr
+                      -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined -fno-sanitize=vptr)
+endif()
+
+# onnx_memopt_library(NAME SOURCES ... DEPS ... [PRIVATE_DEPS ...])
+# NAME is the folder in lib/ and in include/onnx_memopt/.
+function(onnx_memopt_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  set(tree ${PROJECT_BINARY_DIR}/include/${name})
+  file(MAKE_DIRECTORY ${tree}/onnx_memopt)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/include/onnx_memopt/${name})
+    file(CREATE_LINK ${PROJECT_SOURCE_DIR}/include/onnx_memopt/${name}
+         ${tree}/onnx_memopt/${name} SYMBOLIC)
+  endif()
+  add_library(memopt_${name} STATIC ${arg_SOURCES})
+  target_include_directories(memopt_${name} PUBLIC ${tree})
+  # Headers beside the sources are private to the library.
+  target_include_directories(memopt_${name} PRIVATE ${PROJECT_SOURCE_DIR}/lib)
+  target_link_libraries(memopt_${name} PUBLIC ${arg_DEPS}
+                        PRIVATE ${arg_PRIVATE_DEPS} onnx_memopt_options)
+endfunction()
+
+# onnx_memopt_program(NAME SOURCES ... DEPS ...)
+function(onnx_memopt_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_DEPS} onnx_memopt_options)
+endfunction()
+
+# onnx_memopt_test(NAME DEPS ...) builds NAME.cc of the calling folder with
+# GoogleTest, and registers it with ctest.
+function(onnx_memopt_test name)
+  cmake_parse_arguments(arg "" "" "DEPS" ${ARGN})
+  add_executable(${name} ${name}.cc)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/test
+                             ${PROJECT_SOURCE_DIR}/lib)
+  target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gmock
+                        GTest::gtest_main onnx_memopt_options)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                        ${PROJECT_BINARY_DIR}/test)
+  add_test(NAME ${name} COMMAND ${name}
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+endfunction()

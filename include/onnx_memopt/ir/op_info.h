@@ -1,0 +1,75 @@
+// What the analyses and passes know of an op: one table with a row per op, in
+// lib/ir/op_info.cc. An op without a row gets UnknownOp(): nothing is assumed
+// of it, and reports count it as of unknown cost.
+//
+//   const OpInfo& info = FindOpInfo("", "Reshape");
+//   if (info.view_of == 0) ...  // the result shares its first operand's bytes
+#ifndef ONNX_MEMOPT_IR_OP_INFO_H_
+#define ONNX_MEMOPT_IR_OP_INFO_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "onnx_memopt/ir/shape_rules.h"
+
+namespace onnx_memopt::ir {
+
+class Graph;
+struct Node;
+
+// How much time it takes to make a result again, next to reading and writing
+// it.
+enum class RecomputeCost : uint8_t {
+  kUnknown,    // do not recompute
+  kFree,       // moves no data: views, Shape, constants
+  kCheap,      // one pass over the data: elementwise ops, slices, copies
+  kModerate,   // a few passes: reductions, normalisation, softmax, pooling
+  kExpensive,  // more arithmetic than data: matrix products, convolutions
+};
+
+// Which operands and results the gradient needs, as bit masks; bit 31 stands
+// for "this and all later ones".
+struct SavedForBackward {
+  uint32_t operands = 0;
+  uint32_t results = 0;
+  bool known = false;  // false: assume all operands and results
+};
+
+// Floating-point operations of one run of the node, a multiply-add counting as
+// two; nullopt where a shape is unknown.
+using FlopsRule = std::optional<Dim> (*)(const Graph& graph, const Node& node);
+
+struct OpInfo {
+  absl::string_view domain;  // "" is ai.onnx
+  absl::string_view name;
+  // Result 0 is the same bytes as this operand under another shape; -1: none.
+  int8_t view_of = -1;
+  // Operands whose buffer result 0 may overwrite where this is their last use
+  // and the byte sizes agree, as a bit mask. These are the ops that runtimes
+  // really compute in place, not all that could be.
+  uint32_t in_place = 0;
+  // Two runs may differ: never merged, never recomputed.
+  bool random = false;
+  // Has an effect beside its results (none of ONNX's own ops has).
+  bool side_effect = false;
+  // Results are integers or bools computed for shapes and indices: no gradient.
+  bool differentiable = false;
+  RecomputeCost recompute = RecomputeCost::kUnknown;
+  FlopsRule flops = nullptr;  // nullptr: unknown
+  SavedForBackward saved;
+  ShapeRule shape = nullptr;  // nullptr: ONNX's own inference alone
+};
+
+// The row, or UnknownOp(). Domains "" and "ai.onnx" are the same.
+const OpInfo& FindOpInfo(absl::string_view domain, absl::string_view name);
+const OpInfo& UnknownOp();
+bool IsKnown(const OpInfo& info);
+// All rows, sorted by domain and name.
+absl::Span<const OpInfo> AllOpInfo();
+
+}  // namespace onnx_memopt::ir
+
+#endif  // ONNX_MEMOPT_IR_OP_INFO_H_
