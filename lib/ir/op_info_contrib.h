@@ -56,11 +56,13 @@ inline constexpr OpInfo kContribRows[] = {
         .Cheap()
         .Random()
         .Flops(flops::PerResult<4>)
+        .Shape(shape_rules::SameAsFirst)
         .Gradient(At(3, 4), At(1)),
     Ms("BitmaskDropout")
         .Cheap()
         .Random()
         .Flops(flops::PerResult<2>)
+        .Shape(shape_rules::SameAsFirst)
         .Gradient(At(1, 2), At(1)),
 
     // Normalisation. Result 3 is the sum of input, skip and bias.
@@ -90,6 +92,7 @@ inline constexpr OpInfo kContribRows[] = {
     Ms("SkipGroupNorm")
         .Moderate()
         .Flops(flops::PerResult<flops::kNormalizationFlops + 2>)
+        .Shape(shape_rules::SameAsFirst)
         .GradientUnknown(),
 
     // Products.

@@ -66,7 +66,7 @@ inline constexpr OpInfo kMathRows[] = {
     Op("Sum")
         .Cheap()
         .Flops(flops::Variadic)
-        .Shape(shape_rules::BroadcastFloat)
+        .Shape(shape_rules::Arithmetic)
         .Gradient(kNone),
     Op("Mean")
         .Cheap()

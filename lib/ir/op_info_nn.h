@@ -36,7 +36,8 @@ inline constexpr OpInfo kNnRows[] = {
     Compute("QLinearConv", flops::QLinearConv, shape_rules::QLinearConv)
         .NoGradient(),
     Op("DeformConv").Expensive().Gradient(At(0, 1, 2, 4)),
-    Compute("CausalConvWithState", flops::CausalConv).Gradient(At(0, 1, 2, 3)),
+    Compute("CausalConvWithState", flops::CausalConv, shape_rules::SameAsFirst)
+        .Gradient(At(0, 1, 2, 3)),
     // Linear in the image; the operands are sizes.
     Op("Col2Im").Cheap().Gradient(At(1, 2)),
 

@@ -69,19 +69,15 @@ class Row {
   // The gradient needs these operands and results, and no others.
   constexpr Row Gradient(uint32_t operands, uint32_t results = kNone) const {
     Row row = *this;
-    row.info_.differentiable = true;
     row.info_.saved = {operands, results, /*known=*/true};
     return row;
   }
   // There is one, but nothing is claimed of what it needs.
-  constexpr Row GradientUnknown() const {
-    Row row = *this;
-    row.info_.differentiable = true;
-    return row;
-  }
+  constexpr Row GradientUnknown() const { return *this; }
   // None, or zero wherever it exists (rounding).
   constexpr Row NoGradient() const {
     Row row = *this;
+    row.info_.differentiable = false;
     row.info_.saved = {kNone, kNone, /*known=*/true};
     return row;
   }

@@ -54,6 +54,7 @@ TEST(OpInfoTest, NothingIsAssumedOfAnUnknownOp) {
     EXPECT_EQ(info.flops, nullptr);
     EXPECT_EQ(info.shape, nullptr);
     EXPECT_FALSE(info.saved.known);
+    EXPECT_TRUE(info.differentiable);
   }
 }
 
