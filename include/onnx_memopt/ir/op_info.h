@@ -1,6 +1,7 @@
 // What the analyses and passes know of an op: one table with a row per op, in
-// lib/ir/op_info.cc. An op without a row gets UnknownOp(): nothing is assumed
-// of it, and reports count it as of unknown cost.
+// lib/ir/op_info_*.h, listed in docs/ops.md. An op without a row gets
+// UnknownOp(): nothing is assumed of it, and reports count it as of unknown
+// cost.
 //
 //   const OpInfo& info = FindOpInfo("", "Reshape");
 //   if (info.view_of == 0) ...  // the result shares its first operand's bytes
@@ -46,6 +47,7 @@ struct OpInfo {
   absl::string_view domain;  // "" is ai.onnx
   absl::string_view name;
   // Result 0 is the same bytes as this operand under another shape; -1: none.
+  // Optional is one whose operand may be left out.
   int8_t view_of = -1;
   // Operands whose buffer result 0 may overwrite where this is their last use
   // and the byte sizes agree, as a bit mask. These are the ops that runtimes
@@ -55,8 +57,10 @@ struct OpInfo {
   bool random = false;
   // Has an effect beside its results (none of ONNX's own ops has).
   bool side_effect = false;
-  // Results are integers or bools computed for shapes and indices: no gradient.
-  bool differentiable = false;
+  // A gradient may flow from a result to an operand. False where results are
+  // shapes, indices, comparisons or rounded values: their gradient is nowhere
+  // other than zero.
+  bool differentiable = true;
   RecomputeCost recompute = RecomputeCost::kUnknown;
   FlopsRule flops = nullptr;  // nullptr: unknown
   SavedForBackward saved;

@@ -1,0 +1,106 @@
+// Op table: views, data movement, indexing, constants, sequences, optionals,
+// strings and control flow of ai.onnx. See op_row.h.
+//
+// A view here is what ONNX Runtime's CPU kernels alias always. Slice, Split and
+// Transpose copy. Sequence ops are not views: an element may be copied out.
+#ifndef ONNX_MEMOPT_LIB_IR_OP_INFO_LAYOUT_H_
+#define ONNX_MEMOPT_LIB_IR_OP_INFO_LAYOUT_H_
+
+#include "ir/op_row.h"
+
+namespace onnx_memopt::ir::op_table {
+
+constexpr Row View(absl::string_view name, ShapeRule shape) {
+  return Op(name).View().Shape(shape).Gradient(kNone);
+}
+
+inline constexpr OpInfo kLayoutRows[] = {
+    // Views.
+    View("Flatten", shape_rules::Flatten),
+    View("Identity", shape_rules::SameAsFirst),
+    View("Reshape", shape_rules::Reshape),
+    View("Squeeze", shape_rules::Squeeze),
+    View("Unsqueeze", shape_rules::Unsqueeze),
+    View("Optional", nullptr),
+    View("OptionalGetElement", nullptr),
+
+    // Constants, and facts of a tensor that need none of its data.
+    Op("Constant").Free().NoGradient(),
+    Op("Shape").Free().Shape(shape_rules::ShapeOf).NoGradient(),
+    Op("Size").Free().Shape(shape_rules::Size).NoGradient(),
+    Op("OptionalHasElement").Free().NoGradient(),
+    Op("SequenceEmpty").Free().NoGradient(),
+    Op("SequenceLength").Free().NoGradient(),
+    Move("ConstantOfShape", shape_rules::ConstantOfShape).NoGradient(),
+    Move("EyeLike", shape_rules::EyeLike).NoGradient(),
+    // start + i * delta.
+    Op("Range")
+        .Cheap()
+        .Flops(flops::PerResult<2>)
+        .Shape(shape_rules::Range)
+        .Gradient(kNone),
+
+    // Moves. Sizes that the gradient needs are those of operand and result, so
+    // only index operands are saved.
+    Move("CenterCropPad", nullptr).Gradient(kNone),
+    Move("Compress", nullptr).Gradient(At(1)),
+    Move("Concat", shape_rules::Concat).Gradient(kNone),
+    Move("DepthToSpace", shape_rules::DepthToSpace).Gradient(kNone),
+    Move("Expand", shape_rules::Expand).Gradient(kNone),
+    Move("Gather", shape_rules::Gather).Gradient(At(1)),
+    Move("GatherElements", shape_rules::GatherElements).Gradient(At(1)),
+    Move("GatherND", shape_rules::GatherNd).Gradient(At(1)),
+    Move("NonZero", nullptr).NoGradient(),
+    Move("OneHot", shape_rules::OneHot).Gradient(At(0, 1)),
+    // Mode reflect or edge may read an element several times: pads and axes.
+    Move("Pad", shape_rules::Pad).Gradient(At(1, 3)),
+    Move("ReverseSequence", shape_rules::SameAsFirst).Gradient(At(1)),
+    Move("Slice", shape_rules::Slice).Gradient(At(1, 2, 3, 4)),
+    Move("SpaceToDepth", shape_rules::SpaceToDepth).Gradient(kNone),
+    Move("Split", shape_rules::Split).Gradient(kNone),
+    Move("Tile", shape_rules::Tile).Gradient(kNone),
+    Move("Transpose", shape_rules::Transpose).Gradient(kNone),
+    Move("Trilu", shape_rules::SameAsFirst).InPlace(At(0)).Gradient(At(1)),
+    Op("Unique").Moderate().GradientUnknown(),
+
+    // Writes into a copy of operand 0, or into it. Reductions by product and
+    // extremum need everything, plain writes only the indices. ONNX Runtime's
+    // ScatterND has a result of its own.
+    Move("Scatter", shape_rules::SameAsFirst).InPlace(At(0)).Gradient(At(1)),
+    Move("ScatterElements", shape_rules::SameAsFirst)
+        .InPlace(At(0))
+        .Gradient(At(0, 1, 2), At(0)),
+    Move("ScatterND", shape_rules::SameAsFirst).Gradient(At(0, 1, 2), At(0)),
+    Move("TensorScatter", shape_rules::SameAsFirst)
+        .InPlace(At(0))
+        .Gradient(At(2)),
+
+    // Between devices; ONNX Runtime puts them into models that it saves.
+    Move("MemcpyFromHost", shape_rules::SameAsFirst).Gradient(kNone),
+    Move("MemcpyToHost", shape_rules::SameAsFirst).Gradient(kNone),
+
+    // Sequences. The position operands are saved.
+    Move("ConcatFromSequence", nullptr).GradientUnknown(),
+    Move("SequenceAt", nullptr).Gradient(At(1)),
+    Move("SequenceConstruct", nullptr).Gradient(kNone),
+    Move("SequenceErase", nullptr).Gradient(At(1)),
+    Move("SequenceInsert", nullptr).Gradient(At(2)),
+    Move("SplitToSequence", nullptr).Gradient(At(1)),
+
+    // Strings.
+    Move("RegexFullMatch", nullptr).NoGradient(),
+    Move("StringConcat", nullptr).NoGradient(),
+    Move("StringNormalizer", nullptr).NoGradient(),
+    Move("StringSplit", nullptr).NoGradient(),
+    Op("TfIdfVectorizer").Moderate().NoGradient(),
+
+    // Control flow: cost, randomness and gradient are those of the bodies.
+    Op("If").GradientUnknown(),
+    Op("Loop").GradientUnknown(),
+    Op("Scan").GradientUnknown(),
+    Op("SequenceMap").GradientUnknown(),
+};
+
+}  // namespace onnx_memopt::ir::op_table
+
+#endif  // ONNX_MEMOPT_LIB_IR_OP_INFO_LAYOUT_H_

@@ -1,0 +1,109 @@
+// Op table: reductions, softmax, normalisation, scans and losses of ai.onnx.
+// See op_row.h. Operand 1 of a Reduce op is its axes: tiny, but the gradient
+// needs them.
+#ifndef ONNX_MEMOPT_LIB_IR_OP_INFO_REDUCE_H_
+#define ONNX_MEMOPT_LIB_IR_OP_INFO_REDUCE_H_
+
+#include "ir/op_row.h"
+
+namespace onnx_memopt::ir::op_table {
+
+template <int64_t kFlops>
+constexpr Row Reduce(absl::string_view name) {
+  return Op(name)
+      .Moderate()
+      .Flops(flops::PerOperand<kFlops>)
+      .Shape(shape_rules::Reduce);
+}
+template <int64_t kFlops>
+constexpr Row Normalize(absl::string_view name) {
+  return Op(name)
+      .Moderate()
+      .Flops(flops::PerResult<kFlops>)
+      .Shape(shape_rules::SameAsFirst);
+}
+
+inline constexpr OpInfo kReduceRows[] = {
+    Reduce<2>("ReduceL1").Gradient(At(0, 1)),
+    Reduce<2>("ReduceL2").Gradient(At(0, 1), At(0)),
+    // d log(sum x) = 1 / sum x = exp(-result).
+    Reduce<1>("ReduceLogSum").Gradient(At(1), At(0)),
+    Reduce<flops::kTranscendentalFlops + 3>("ReduceLogSumExp")
+        .Gradient(At(0, 1), At(0)),
+    Reduce<1>("ReduceMax").Gradient(At(0, 1), At(0)),
+    Reduce<1>("ReduceMean").Gradient(At(1)),
+    Reduce<1>("ReduceMin").Gradient(At(0, 1), At(0)),
+    Reduce<1>("ReduceProd").Gradient(At(0, 1), At(0)),
+    Reduce<1>("ReduceSum").Gradient(At(1)),
+    Reduce<2>("ReduceSumSquare").Gradient(At(0, 1)),
+    Op("ArgMax")
+        .Moderate()
+        .Flops(flops::PerOperand<1>)
+        .Shape(shape_rules::ArgReduce)
+        .NoGradient(),
+    Op("ArgMin")
+        .Moderate()
+        .Flops(flops::PerOperand<1>)
+        .Shape(shape_rules::ArgReduce)
+        .NoGradient(),
+    // At least a comparison for each element.
+    Op("TopK")
+        .Moderate()
+        .Flops(flops::PerOperand<1>)
+        .Shape(shape_rules::TopK)
+        .Gradient(kNone, At(1)),
+    Normalize<1>("CumSum").Gradient(At(1)),
+    Normalize<1>("CumProd").Gradient(At(0, 1), At(0)),
+
+    Normalize<flops::kSoftmaxFlops>("Softmax").InPlace(At(0)).Gradient(kNone,
+                                                                       At(0)),
+    Normalize<flops::kSoftmaxFlops>("LogSoftmax")
+        .InPlace(At(0))
+        .Gradient(kNone, At(0)),
+    Normalize<1>("Hardmax").NoGradient(),
+
+    // In training the batch statistics are no results: they are made again
+    // from the operand.
+    Op("BatchNormalization")
+        .Moderate()
+        .Flops(flops::PerResult<2>)
+        .Shape(shape_rules::BatchNormalization)
+        .Gradient(At(0, 1, 3, 4)),
+    Normalize<flops::kNormalizationFlops>("GroupNormalization")
+        .Gradient(At(0, 1)),
+    Normalize<flops::kNormalizationFlops>("InstanceNormalization")
+        .Gradient(At(0, 1)),
+    Op("LayerNormalization")
+        .Moderate()
+        .Flops(flops::PerResult<flops::kNormalizationFlops>)
+        .Shape(shape_rules::LayerNormalization)
+        .Gradient(At(0, 1), At(1, 2)),
+    Op("LRN")
+        .Moderate()
+        .Flops(flops::LocalResponse)
+        .Shape(shape_rules::SameAsFirst)
+        .Gradient(At(0), At(0)),
+    Normalize<3>("LpNormalization").Gradient(At(0), At(0)),
+    Normalize<5>("MeanVarianceNormalization").Gradient(At(0)),
+    Normalize<4>("RMSNormalization").Gradient(At(0, 1)),
+    // ONNX Runtime's, in this domain; result 1 is the inverse deviation.
+    Op("SimplifiedLayerNormalization")
+        .Moderate()
+        .Flops(flops::PerResult<4>)
+        .Shape(shape_rules::LayerNormalization)
+        .Gradient(At(0, 1), At(1)),
+
+    Op("NegativeLogLikelihoodLoss")
+        .Moderate()
+        .Flops(flops::PerOperand<2, 1>)
+        .Gradient(At(1, 2)),
+    // Scores, or the log probabilities where they are a result.
+    Op("SoftmaxCrossEntropyLoss")
+        .Moderate()
+        .Flops(flops::PerOperand<flops::kSoftmaxFlops>)
+        .Gradient(At(0, 1, 2), At(1)),
+};
+
+}  // namespace onnx_memopt::ir::op_table
+
+#endif  // ONNX_MEMOPT_LIB_IR_OP_INFO_REDUCE_H_

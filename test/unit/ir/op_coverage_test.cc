@@ -1,0 +1,334 @@
+// Compares the op table with the op schemas of the ONNX library that is linked,
+// and with docs/ops.md, which lists the table. To write that file anew:
+//
+//   ONNX_MEMOPT_UPDATE_DOCS=1 build/release/test/op_coverage_test
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "onnx/defs/schema.h"
+#include "onnx_memopt/ir/flops.h"
+#include "onnx_memopt/ir/op_info.h"
+#include "onnx_memopt/ir/shape_rules.h"
+
+namespace onnx_memopt::ir {
+namespace {
+
+constexpr char kDocs[] = "docs/ops.md";
+
+using OpName = std::pair<std::string, std::string>;
+
+// Rows of domain "" that ONNX does not define, but ONNX Runtime does.
+const std::set<std::string>& RuntimeOps() {
+  static const auto& ops =
+      *new std::set<std::string>{"Affine",
+                                 "ImageScaler",
+                                 "MemcpyFromHost",
+                                 "MemcpyToHost",
+                                 "ParametricSoftplus",
+                                 "ScaledTanh",
+                                 "SimplifiedLayerNormalization"};
+  return ops;
+}
+
+std::set<OpName> OnnxOps() {
+  std::set<OpName> ops;
+  for (const onnx::OpSchema& schema :
+       onnx::OpSchemaRegistry::get_all_schemas_with_history()) {
+    ops.insert({schema.domain(), schema.Name()});
+  }
+  return ops;
+}
+
+TEST(OpCoverageTest, EachOnnxOpHasARow) {
+  const std::set<OpName> ops = OnnxOps();
+  EXPECT_GE(ops.size(), 200u) << "the ONNX library registers its schemas";
+  for (const auto& [domain, name] : ops) {
+    EXPECT_TRUE(IsKnown(FindOpInfo(domain, name)))
+        << "no row for " << domain << ":" << name;
+  }
+}
+
+TEST(OpCoverageTest, EachRowOfOnnxNamesAnOp) {
+  const std::set<OpName> ops = OnnxOps();
+  for (const OpInfo& row : AllOpInfo()) {
+    const OpName name(row.domain, row.name);
+    if (name.first.substr(0, 13) == "com.microsoft") continue;
+    const bool runtime_op =
+        name.first.empty() && RuntimeOps().count(name.second) == 1;
+    EXPECT_NE(ops.count(name) == 1, runtime_op)
+        << name.first << ":" << name.second;
+  }
+}
+
+// A fact about operand or result i needs an op that has it.
+TEST(OpCoverageTest, MasksFitTheSchemas) {
+  const auto bits = [](int count) {
+    return count >= 31 ? UINT32_MAX : (uint32_t{1} << count) - 1;
+  };
+  int num_checked = 0;
+  for (const OpInfo& row : AllOpInfo()) {
+    const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(
+        std::string(row.name), std::string(row.domain));
+    if (schema == nullptr) continue;
+    ++num_checked;
+    // All of them, however many there are.
+    const auto fits = [&](uint32_t mask, int count) {
+      return mask == UINT32_MAX || (mask & ~bits(count)) == 0;
+    };
+    EXPECT_TRUE(fits(row.saved.operands, schema->max_input())) << row.name;
+    EXPECT_TRUE(fits(row.saved.results, schema->max_output())) << row.name;
+    EXPECT_TRUE(fits(row.in_place, schema->max_input())) << row.name;
+    EXPECT_LT(row.view_of, schema->max_input()) << row.name;
+  }
+  EXPECT_GE(num_checked, 200);
+}
+
+struct NamedShapeRule {
+  ShapeRule rule;
+  const char* name;
+};
+#define SHAPE_RULE(name) {&shape_rules::name, #name}
+constexpr NamedShapeRule kShapeRules[] = {
+    SHAPE_RULE(SameAsFirst),
+    SHAPE_RULE(BroadcastFloat),
+    SHAPE_RULE(Arithmetic),
+    SHAPE_RULE(Comparison),
+    SHAPE_RULE(UnaryArithmetic),
+    SHAPE_RULE(Cast),
+    SHAPE_RULE(CastLike),
+    SHAPE_RULE(Where),
+    SHAPE_RULE(BoolLikeFirst),
+    SHAPE_RULE(Dropout),
+    SHAPE_RULE(QuantizeLinear),
+    SHAPE_RULE(DequantizeLinear),
+    SHAPE_RULE(RandomLike),
+    SHAPE_RULE(DynamicQuantizeLinear),
+    SHAPE_RULE(ShapeOf),
+    SHAPE_RULE(Size),
+    SHAPE_RULE(Gather),
+    SHAPE_RULE(GatherElements),
+    SHAPE_RULE(GatherNd),
+    SHAPE_RULE(Concat),
+    SHAPE_RULE(Reshape),
+    SHAPE_RULE(Flatten),
+    SHAPE_RULE(Squeeze),
+    SHAPE_RULE(Unsqueeze),
+    SHAPE_RULE(Slice),
+    SHAPE_RULE(Split),
+    SHAPE_RULE(Transpose),
+    SHAPE_RULE(Expand),
+    SHAPE_RULE(Tile),
+    SHAPE_RULE(Pad),
+    SHAPE_RULE(ConstantOfShape),
+    SHAPE_RULE(Range),
+    SHAPE_RULE(OneHot),
+    SHAPE_RULE(EyeLike),
+    SHAPE_RULE(DepthToSpace),
+    SHAPE_RULE(SpaceToDepth),
+    SHAPE_RULE(Resize),
+    SHAPE_RULE(MatMul),
+    SHAPE_RULE(MatMulInteger),
+    SHAPE_RULE(QLinearMatMul),
+    SHAPE_RULE(Gemm),
+    SHAPE_RULE(Conv),
+    SHAPE_RULE(ConvInteger),
+    SHAPE_RULE(QLinearConv),
+    SHAPE_RULE(ConvTranspose),
+    SHAPE_RULE(Pool),
+    SHAPE_RULE(GlobalPool),
+    SHAPE_RULE(Reduce),
+    SHAPE_RULE(ArgReduce),
+    SHAPE_RULE(TopK),
+    SHAPE_RULE(BatchNormalization),
+    SHAPE_RULE(LayerNormalization),
+    SHAPE_RULE(Einsum),
+    SHAPE_RULE(Recurrent),
+    SHAPE_RULE(Attention),
+    SHAPE_RULE(FusedMatMul),
+    SHAPE_RULE(SkipLayerNormalization),
+};
+#undef SHAPE_RULE
+
+std::string ShapeRuleName(ShapeRule rule) {
+  if (rule == nullptr) return "";
+  for (const NamedShapeRule& named : kShapeRules) {
+    if (named.rule == rule) return named.name;
+  }
+  ADD_FAILURE() << "a shape rule has no name in this test";
+  return "?";
+}
+
+struct NamedFlopsRule {
+  FlopsRule rule;
+  const char* name;
+};
+#define FLOPS_RULE(name) {&flops::name, #name}
+constexpr NamedFlopsRule kFlopsRules[] = {
+    FLOPS_RULE(Variadic),
+    FLOPS_RULE(Mean),
+    FLOPS_RULE(LocalResponse),
+    FLOPS_RULE(Interpolation),
+    FLOPS_RULE(MatMul),
+    FLOPS_RULE(FusedMatMul),
+    FLOPS_RULE(Gemm),
+    FLOPS_RULE(FusedGemm),
+    FLOPS_RULE(MatMulNBits),
+    FLOPS_RULE(Inverse),
+    FLOPS_RULE(Einsum),
+    FLOPS_RULE(MixtureOfExperts),
+    FLOPS_RULE(Conv),
+    FLOPS_RULE(QLinearConv),
+    FLOPS_RULE(FusedConv),
+    FLOPS_RULE(ConvTranspose),
+    FLOPS_RULE(CausalConv),
+    FLOPS_RULE(Pool),
+    FLOPS_RULE(Lstm),
+    FLOPS_RULE(Gru),
+    FLOPS_RULE(Rnn),
+    FLOPS_RULE(Attention),
+    FLOPS_RULE(ProjectedAttention),
+    FLOPS_RULE(QuantizedProjectedAttention),
+    FLOPS_RULE(MultiHeadAttention),
+    FLOPS_RULE(GroupQueryAttention),
+};
+#undef FLOPS_RULE
+
+// The rule at `n` if `rule` is PerResult<n> or PerOperand<n> for an n in
+// kCounts, as text.
+template <int64_t... kCounts>
+std::string ScaledRuleName(FlopsRule rule,
+                           std::integer_sequence<int64_t, kCounts...>) {
+  std::string name;
+  ((rule == &flops::PerResult<kCounts>
+        ? absl::StrAppend(&name, kCounts, " x result 0")
+        : void()),
+   ...);
+  ((rule == &flops::PerOperand<kCounts>
+        ? absl::StrAppend(&name, kCounts, " x operand 0")
+        : void()),
+   ...);
+  ((rule == &flops::PerOperand<kCounts, 1>
+        ? absl::StrAppend(&name, kCounts, " x operand 1")
+        : void()),
+   ...);
+  return name;
+}
+
+std::string FlopsRuleName(FlopsRule rule) {
+  if (rule == nullptr) return "unknown";
+  if (rule == &flops::Zero) return "0";
+  for (const NamedFlopsRule& named : kFlopsRules) {
+    if (named.rule == rule) return named.name;
+  }
+  const std::string name =
+      ScaledRuleName(rule, std::make_integer_sequence<int64_t, 64>());
+  EXPECT_NE(name, "") << "a flops rule has no name in this test";
+  return name;
+}
+
+std::string MaskName(uint32_t mask) {
+  if (mask == UINT32_MAX) return "all";
+  std::vector<int> indices;
+  for (int i = 0; i < 32; ++i) {
+    if ((mask >> i & 1u) != 0) indices.push_back(i);
+  }
+  return absl::StrJoin(indices, " ");
+}
+
+std::string SavedName(const SavedForBackward& saved) {
+  if (!saved.known) return "unknown";
+  std::string name;
+  if (saved.operands != 0) {
+    absl::StrAppend(&name, "operands ", MaskName(saved.operands));
+  }
+  if (saved.results != 0) {
+    absl::StrAppend(&name, name.empty() ? "" : ", ", "results ",
+                    MaskName(saved.results));
+  }
+  return name;
+}
+
+absl::string_view CostName(RecomputeCost cost) {
+  switch (cost) {
+    case RecomputeCost::kFree:
+      return "free";
+    case RecomputeCost::kCheap:
+      return "cheap";
+    case RecomputeCost::kModerate:
+      return "moderate";
+    case RecomputeCost::kExpensive:
+      return "expensive";
+    case RecomputeCost::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::string RenderTable() {
+  std::string text =
+      "# What onnx-memopt knows of each op\n"
+      "\n"
+      "One row for each row of the op table (`lib/ir/op_info_*.h`). This file "
+      "is "
+      "made from it by\n"
+      "`ONNX_MEMOPT_UPDATE_DOCS=1 build/release/test/op_coverage_test`, run at "
+      "the top of the repository.\n"
+      "\n"
+      "- view: result 0 is the same bytes as this operand.\n"
+      "- in place: result 0 may overwrite these operands where it is their "
+      "last "
+      "use.\n"
+      "- recompute: the cost of making a result again; unknown means never.\n"
+      "- flops: the rule, as `include/onnx_memopt/ir/flops.h` describes it.\n"
+      "- saved: what the gradient needs; empty means nothing.\n"
+      "- shape rule: empty means that ONNX's own inference is all there is.\n"
+      "\n"
+      "An op that is not listed is handled as one of which nothing is known.\n"
+      "\n"
+      "| op | domain | view | in place | random | recompute | flops | saved | "
+      "shape rule | differentiable |\n"
+      "|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const OpInfo& row : AllOpInfo()) {
+    absl::StrAppend(
+        &text, "| ", row.name, " | ",
+        row.domain.empty() ? absl::string_view("ai.onnx") : row.domain, " | ",
+        row.view_of < 0 ? "" : absl::StrCat(row.view_of), " | ",
+        MaskName(row.in_place));
+    absl::StrAppend(&text, " | ", row.random ? "yes" : "", " | ",
+                    CostName(row.recompute), " | ", FlopsRuleName(row.flops),
+                    " | ", SavedName(row.saved));
+    absl::StrAppend(&text, " | ", ShapeRuleName(row.shape), " | ",
+                    row.differentiable ? "yes" : "no", " |\n");
+  }
+  return text;
+}
+
+TEST(OpCoverageTest, DocsListTheTable) {
+  const std::string wanted = RenderTable();
+  if (std::getenv("ONNX_MEMOPT_UPDATE_DOCS") != nullptr) {
+    std::ofstream out(kDocs, std::ios::binary);
+    out << wanted;
+    ASSERT_TRUE(out.flush().good()) << "cannot write " << kDocs;
+  }
+  std::ifstream in(kDocs, std::ios::binary);
+  std::ostringstream found;
+  found << in.rdbuf();
+  EXPECT_TRUE(found.str() == wanted)
+      << kDocs << " is out of date: run this test with "
+      << "ONNX_MEMOPT_UPDATE_DOCS=1 at the top of the repository";
+}
+
+}  // namespace
+}  // namespace onnx_memopt::ir
