@@ -17,16 +17,21 @@ if(ONNX_MEMOPT_SANITIZE)
   add_link_options(-fsanitize=address,undefined -fno-sanitize=vptr)
 endif()
 
-# onnx_memopt_library(NAME SOURCES ... DEPS ... [PRIVATE_DEPS ...])
-# NAME is the folder in lib/ and in include/onnx_memopt/.
+# onnx_memopt_library(NAME SOURCES ... DEPS ... [PRIVATE_DEPS ...] [HEADERS ...])
+# NAME is the folder in lib/ and in include/onnx_memopt/. HEADERS are headers of
+# the public API, directly in include/onnx_memopt/.
 function(onnx_memopt_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS;PRIVATE_DEPS;HEADERS" ${ARGN})
   set(tree ${PROJECT_BINARY_DIR}/include/${name})
   file(MAKE_DIRECTORY ${tree}/onnx_memopt)
   if(EXISTS ${PROJECT_SOURCE_DIR}/include/onnx_memopt/${name})
     file(CREATE_LINK ${PROJECT_SOURCE_DIR}/include/onnx_memopt/${name}
          ${tree}/onnx_memopt/${name} SYMBOLIC)
   endif()
+  foreach(header IN LISTS arg_HEADERS)
+    file(CREATE_LINK ${PROJECT_SOURCE_DIR}/include/onnx_memopt/${header}
+         ${tree}/onnx_memopt/${header} SYMBOLIC)
+  endforeach()
   add_library(memopt_${name} STATIC ${arg_SOURCES})
   target_include_directories(memopt_${name} PUBLIC ${tree})
   # Headers beside the sources are private to the library.

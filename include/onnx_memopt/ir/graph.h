@@ -24,15 +24,15 @@
 #define ONNX_MEMOPT_IR_GRAPH_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallVector.h"
 #include "onnx_memopt/ir/attribute.h"
 #include "onnx_memopt/ir/contents.h"
@@ -123,8 +123,9 @@ class Graph {
   // Takes the nodes for which `dead` holds, and all nodes in their blocks, out
   // of the schedule of `block`.
   void EraseNodes(BlockId block, absl::Span<const NodeId> dead);
-  // Every use of `from` as operand or block result becomes a use of `to`.
-  void ReplaceUses(ValueId from, ValueId to);
+  // Every use of a key as operand or block result becomes a use of its value.
+  // One pass over the graph, however many there are.
+  void ReplaceUses(const llvm::DenseMap<ValueId, ValueId>& replacements);
 
   // A name for messages and reports: the node's own, else its first result's
   // with the op type, else "OP#id".
@@ -139,8 +140,10 @@ class Graph {
   // What the reader noticed and repaired, for the report: "nodes of the graph
   // were not sorted", "value_info of "t" says ..., inferred ...".
   std::vector<std::string> warnings;
-  // Named dimensions of the inputs, in order of appearance.
+  // Named dimensions of the inputs that are not bound, in order of appearance.
   std::vector<std::string> symbols;
+  // What numbers are given for: a size for each of them; 1 where there is none.
+  Bindings assumed;
 
  private:
   std::vector<Node> nodes_;

@@ -1,0 +1,27 @@
+// Fills a Report from the IR and its analyses.
+#ifndef ONNX_MEMOPT_DRIVER_BUILD_REPORT_H_
+#define ONNX_MEMOPT_DRIVER_BUILD_REPORT_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/ir/graph.h"
+#include "onnx_memopt/report.h"
+
+namespace onnx_memopt {
+
+// Peaks and where they are. `formulas`: also as formulas in the unbound dims.
+absl::StatusOr<ReportPeak> BuildPeak(const ir::Graph& graph,
+                                     analysis::AnalysisManager& analyses,
+                                     bool formulas);
+
+absl::StatusOr<ReportWeights> BuildWeights(const ir::Graph& graph,
+                                           analysis::AnalysisManager& analyses);
+
+// Tensors, nodes, who is live at the peak, what is unknown.
+absl::Status BuildTables(const ir::Graph& graph,
+                         analysis::AnalysisManager& analyses, Report* report);
+
+}  // namespace onnx_memopt
+
+#endif  // ONNX_MEMOPT_DRIVER_BUILD_REPORT_H_

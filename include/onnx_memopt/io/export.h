@@ -1,0 +1,27 @@
+// From the IR back to a model: a copy of the source with only what changed
+// changed.
+//
+//   ASSIGN_OR_RETURN(onnx::ModelProto out, Export(*model, graph));
+//
+// Node lists follow the schedule; nodes, initializers and value_info of what was
+// removed are left out; operands that changed are renamed; all else (functions,
+// metadata, opsets, unknown fields, training_info) is as in the source. Bodies of
+// model-local functions are written back as they were.
+#ifndef ONNX_MEMOPT_IO_EXPORT_H_
+#define ONNX_MEMOPT_IO_EXPORT_H_
+
+#include "absl/status/statusor.h"
+#include "onnx/onnx_pb.h"
+#include "onnx_memopt/io/loaded_model.h"
+#include "onnx_memopt/ir/graph.h"
+
+namespace onnx_memopt::io {
+
+// The skeleton of the result: payloads that Load left in the file stay there,
+// until Save puts them back.
+absl::StatusOr<onnx::ModelProto> Export(const LoadedModel& source,
+                                        const ir::Graph& graph);
+
+}  // namespace onnx_memopt::io
+
+#endif  // ONNX_MEMOPT_IO_EXPORT_H_

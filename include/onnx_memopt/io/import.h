@@ -1,0 +1,46 @@
+// From a loaded model to the IR: names become ids, node lists are sorted, calls
+// of model-local functions get bodies of their own, and every value gets the
+// type that follows from the inputs.
+//
+//   ASSIGN_OR_RETURN(auto model, Load("model.onnx", {}));
+//   ASSIGN_OR_RETURN(ir::Graph graph,
+//                    Import(model, {.dims = {{"batch", 8}}}));
+//
+// Errors (kInvalidArgument) name the node and the tensor: undefined and
+// duplicate names, cycles, tensors of more than 2^63 bytes, weights whose data
+// does not fit their shape. A type that cannot be inferred is not an error: it
+// stays unknown.
+#ifndef ONNX_MEMOPT_IO_IMPORT_H_
+#define ONNX_MEMOPT_IO_IMPORT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "onnx_memopt/io/loaded_model.h"
+#include "onnx_memopt/ir/graph.h"
+
+namespace onnx_memopt::io {
+
+struct ImportOptions {
+  // Named dimensions of the inputs to bind. What is not bound stays symbolic.
+  ir::Bindings dims;
+  // Shapes of inputs by name, in place of those that the model states.
+  std::map<std::string, std::vector<int64_t>> input_shapes;
+};
+
+// Checks that every name in `options` exists in the model, that sizes are
+// positive and ranks agree. The message lists the names that exist.
+absl::Status CheckImportOptions(const LoadedModel& model,
+                                const ImportOptions& options);
+
+absl::StatusOr<ir::Graph> Import(std::shared_ptr<const LoadedModel> model,
+                                 const ImportOptions& options);
+
+}  // namespace onnx_memopt::io
+
+#endif  // ONNX_MEMOPT_IO_IMPORT_H_

@@ -1,0 +1,51 @@
+// What to do with a model.
+//
+//   Options options{.dims = {{"batch", {8}}}, .output = "small.onnx"};
+#ifndef ONNX_MEMOPT_OPTIONS_H_
+#define ONNX_MEMOPT_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace onnx_memopt {
+
+// Where weights outside the model file go when the model is written.
+enum class ExternalDataMode {
+  // Refer to the data where it is if the output is in the same folder, else
+  // copy it next to the output. Beyond 2 GiB, move weights out of the file.
+  kAuto,
+  kReference,  // always refer to it
+  kCopy,       // always copy it, to OUTPUT.data
+  kAll,        // also move large weights out of the model file, to OUTPUT.data
+};
+
+struct Options {
+  // Sizes of named dimensions. More than one size for a name is a sweep: the
+  // report has every combination, and its main part is about the one with the
+  // largest peak.
+  std::map<std::string, std::vector<int64_t>> dims;
+  // Shapes of inputs, in place of those that the model states. They are for the
+  // report and the plan, and are not written to the model.
+  std::map<std::string, std::vector<int64_t>> input_shapes;
+
+  // Run the passes. Otherwise the model is only analysed.
+  bool rewrite = true;
+  // A pipeline; empty: the default one.
+  std::string passes;
+
+  // Where to write the rewritten model; "-": stdout; empty: nowhere.
+  std::string output;
+  ExternalDataMode external_data = ExternalDataMode::kAuto;
+  // Folder of external data, where it is not the model's.
+  std::string external_dir;
+
+  // Told what is being done, for example "reorder"; may be empty.
+  std::function<void(const std::string& phase)> progress;
+};
+
+}  // namespace onnx_memopt
+
+#endif  // ONNX_MEMOPT_OPTIONS_H_

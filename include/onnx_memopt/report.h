@@ -1,0 +1,120 @@
+// What the tool found and did, as plain data. lib/report writes it as text and
+// as JSON (docs/report.md has the schema).
+//
+//   absl::StatusOr<Report> report = Optimize("model.onnx", {});
+//   std::cout << ReportToText(*report, {});
+//
+// Bytes are exact integers. An empty optional means unknown.
+#ifndef ONNX_MEMOPT_REPORT_H_
+#define ONNX_MEMOPT_REPORT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace onnx_memopt {
+
+inline constexpr int kReportSchemaVersion = 1;
+
+struct ReportModel {
+  std::string path;  // as given
+  std::string sha256;
+  int64_t opset = 0;  // of the default domain
+  int64_t ir_version = 0;
+  int64_t nodes = 0;  // with the bodies of called functions, without subgraphs
+  int64_t size_bytes = 0;  // of the model file alone
+};
+
+// A named size of the inputs.
+struct ReportDim {
+  std::string name;
+  int64_t value = 0;
+  bool assumed = false;  // not bound: numbers are for this value
+};
+
+struct ReportWeights {
+  int64_t bytes = 0;
+  int64_t count = 0;
+  int64_t duplicate_bytes = 0;   // what sharing equal weights would save
+  int64_t transposed_bytes = 0;  // of matrices that are another one transposed
+  // Messages: equal weights, transposed ones, weights that several subgraphs
+  // read.
+  std::vector<std::string> notes;
+};
+
+struct ReportPeak {
+  int64_t live_peak_bytes = 0;    // activations, the sum at the worst step
+  int64_t packed_peak_bytes = 0;  // with every activation at a fixed offset
+  int64_t peak_step = -1;         // -1: nothing is allocated
+  std::string peak_node;
+  std::string peak_op;
+  // With unbound dims: the live peak is the largest of these formulas.
+  std::vector<std::string> live_peak_formulas;
+};
+
+struct ReportTensor {
+  std::string name;
+  std::string producer;  // node name; empty for inputs and weights
+  std::string kind;      // "input", "weight", "activation"
+  std::string dtype;     // empty: unknown
+  std::string shape;     // for example "[1, 3, 224, 224]"; "[1, ?]"
+  std::optional<int64_t> bytes;
+  std::string bytes_formula;  // where symbolic
+  int64_t begin = 0;          // half-open range of steps of its graph
+  int64_t end = 0;
+  int64_t storage = -1;  // equal for tensors that share bytes
+  int64_t graph = 0;     // 0: the main graph; else a subgraph
+};
+
+struct ReportNode {
+  int64_t index = 0;  // the step
+  std::string name;
+  std::string op;
+  std::optional<int64_t> output_bytes;
+  int64_t live_bytes = 0;
+  std::optional<int64_t> flops;
+  std::optional<int64_t> traffic_bytes;
+};
+
+struct ReportPass {
+  std::string name;
+  bool changed = false;
+  double seconds = 0;
+  std::vector<std::string> remarks;
+};
+
+// One point of a sweep over dims.
+struct ReportSweepPoint {
+  std::vector<std::pair<std::string, int64_t>> dims;
+  int64_t weights_bytes = 0;
+  ReportPeak before;
+  std::optional<ReportPeak> after;
+};
+
+struct Report {
+  ReportModel model;
+  std::vector<ReportDim> dims;
+  // False if the size of a tensor is unknown: then peaks are lower bounds.
+  bool complete = true;
+  std::vector<std::string> unknown_tensors;
+  ReportWeights weights;  // of the model as read
+  int64_t weights_after_bytes = 0;
+  int64_t inputs_bytes = 0;  // owned by the caller, not part of the peaks
+  int64_t total_flops = 0;   // of what is known
+  ReportPeak before;
+  std::optional<ReportPeak> after;  // empty if no pass ran
+  // Of the model as it is after the passes.
+  std::vector<ReportTensor> tensors;
+  std::vector<ReportNode> nodes;  // of the main graph
+  std::vector<ReportTensor> at_peak;  // the largest first
+  std::vector<ReportPass> passes;
+  std::vector<ReportSweepPoint> sweep;
+  std::vector<std::string> warnings;
+  std::vector<std::string> outputs;  // files that were written
+};
+
+}  // namespace onnx_memopt
+
+#endif  // ONNX_MEMOPT_REPORT_H_

@@ -1,0 +1,245 @@
+#include "onnx_memopt/driver/build_report.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "llvm/ADT/DenseMap.h"
+#include "onnx_memopt/analysis/cost.h"
+#include "onnx_memopt/analysis/liveness.h"
+#include "onnx_memopt/analysis/memory_profile.h"
+#include "onnx_memopt/analysis/packing.h"
+#include "onnx_memopt/analysis/sizes.h"
+#include "onnx_memopt/analysis/timeline.h"
+#include "onnx_memopt/analysis/weights.h"
+#include "onnx_memopt/support/checked_math.h"
+#include "onnx_memopt/support/format.h"
+#include "onnx_memopt/support/status_macros.h"
+
+namespace onnx_memopt {
+namespace {
+
+using analysis::AnalysisManager;
+using analysis::Cost;
+using analysis::Liveness;
+using analysis::MemoryProfile;
+using analysis::Packing;
+using analysis::Sizes;
+using analysis::Storage;
+using analysis::StorageKind;
+using analysis::Timeline;
+using analysis::Weights;
+using ir::BlockId;
+using ir::NodeId;
+using ir::ValueId;
+
+const char* KindName(StorageKind kind) {
+  switch (kind) {
+    case StorageKind::kInput:
+      return "input";
+    case StorageKind::kWeight:
+      return "weight";
+    case StorageKind::kActivation:
+      return "activation";
+  }
+  return "";
+}
+
+class TableBuilder {
+ public:
+  TableBuilder(const ir::Graph& graph, const Timeline& timeline,
+               const Sizes& sizes, const Liveness& liveness,
+               const MemoryProfile& profile, const Cost& cost, Report* report)
+      : graph_(graph),
+        timeline_(timeline),
+        sizes_(sizes),
+        liveness_(liveness),
+        profile_(profile),
+        cost_(cost),
+        report_(*report) {}
+
+  void Build() {
+    for (BlockId block : timeline_.blocks()) AddBlock(block);
+    AddNodes();
+    for (analysis::StorageId id : profile_.at_peak()) {
+      // Views of it are the same bytes; the first value stands for all.
+      report_.at_peak.push_back(
+          MakeTensor(liveness_.storage(id).values.front()));
+      ReportTensor& tensor = report_.at_peak.back();
+      tensor.begin = liveness_.storage(id).range.begin;
+      tensor.end = liveness_.storage(id).range.end;
+    }
+    report_.complete = profile_.complete();
+    report_.total_flops = cost_.total_flops();
+  }
+
+ private:
+  void AddBlock(BlockId block) {
+    for (ValueId value : graph_.block(block).params) {
+      AddTensor(value);
+      if (block == ir::kMainBlock) {
+        report_.inputs_bytes = SaturatingAdd(
+            report_.inputs_bytes, sizes_.bytes(value).value_or(0));
+      }
+    }
+    for (ValueId value : graph_.block(block).initializers) AddTensor(value);
+    for (NodeId step : timeline_.steps(block)) {
+      for (ValueId result : graph_.node(step).results) {
+        if (result == ir::kNoValue) continue;
+        producer_[result] = step;
+        AddTensor(result);
+      }
+    }
+  }
+
+  void AddTensor(ValueId value) {
+    report_.tensors.push_back(MakeTensor(value));
+    if (!report_.tensors.back().bytes) {
+      report_.unknown_tensors.push_back(graph_.value(value).name);
+    }
+  }
+
+  ReportTensor MakeTensor(ValueId id) const {
+    const ir::Value& value = graph_.value(id);
+    ReportTensor tensor;
+    tensor.name = value.name;
+    const auto producer = producer_.find(id);
+    if (producer != producer_.end()) {
+      tensor.producer = timeline_.StepName(graph_, producer->second);
+    }
+    const analysis::StorageId storage = liveness_.storage_of(id);
+    tensor.kind = KindName(liveness_.storage(storage).kind);
+    if (value.type.is_tensor()) {
+      if (value.type.element != ir::ElementType::kUndefined) {
+        tensor.dtype = std::string(Name(value.type.element));
+      }
+      if (value.type.shape) tensor.shape = ToString(*value.type.shape);
+    } else if (value.type.kind != ir::TypeKind::kUnknown) {
+      tensor.dtype = ToString(value.type);
+    }
+    tensor.bytes = sizes_.bytes(id);
+    const std::optional<ir::Dim>& symbolic = sizes_.symbolic_bytes(id);
+    if (symbolic && !symbolic->is_constant()) {
+      tensor.bytes_formula = symbolic->ToString();
+    }
+    tensor.begin = liveness_.range(id).begin;
+    tensor.end = liveness_.range(id).end;
+    tensor.storage = static_cast<int64_t>(storage);
+    tensor.graph = static_cast<int64_t>(
+        ir::Index(liveness_.storage(storage).block));
+    return tensor;
+  }
+
+  void AddNodes() {
+    const std::vector<NodeId>& steps = timeline_.steps(ir::kMainBlock);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const ir::Node& node = graph_.node(steps[i]);
+      ReportNode out;
+      out.index = static_cast<int64_t>(i);
+      out.name = timeline_.StepName(graph_, steps[i]);
+      out.op = node.domain.empty() ? node.op_type
+                                   : absl::StrCat(node.domain, ".",
+                                                  node.op_type);
+      out.output_bytes = 0;
+      for (ValueId result : node.results) {
+        if (result == ir::kNoValue) continue;
+        const std::optional<int64_t> bytes = sizes_.bytes(result);
+        out.output_bytes = bytes && out.output_bytes
+                               ? CheckedAdd(*out.output_bytes, *bytes)
+                               : std::nullopt;
+      }
+      out.live_bytes = profile_.main().live_bytes[i];
+      out.flops = cost_.node(steps[i]).flops;
+      out.traffic_bytes = cost_.node(steps[i]).traffic_bytes;
+      report_.nodes.push_back(std::move(out));
+    }
+  }
+
+  const ir::Graph& graph_;
+  const Timeline& timeline_;
+  const Sizes& sizes_;
+  const Liveness& liveness_;
+  const MemoryProfile& profile_;
+  const Cost& cost_;
+  Report& report_;
+  llvm::DenseMap<ValueId, NodeId> producer_;
+};
+
+std::string WeightName(const ir::Graph& graph, ir::WeightId id) {
+  return absl::StrCat("\"", graph.weight(id).name, "\"");
+}
+
+}  // namespace
+
+absl::StatusOr<ReportPeak> BuildPeak(const ir::Graph& graph,
+                                     AnalysisManager& analyses,
+                                     bool formulas) {
+  ASSIGN_OR_RETURN(const Timeline* timeline, analyses.Get<Timeline>());
+  ASSIGN_OR_RETURN(const MemoryProfile* profile, analyses.Get<MemoryProfile>());
+  ASSIGN_OR_RETURN(const Packing* packing, analyses.Get<Packing>());
+  ReportPeak peak;
+  peak.live_peak_bytes = profile->main().peak_bytes;
+  peak.packed_peak_bytes = packing->arena_bytes();
+  peak.peak_step = profile->main().peak_step;
+  if (peak.peak_step >= 0) {
+    const NodeId node = timeline->steps(
+        ir::kMainBlock)[static_cast<size_t>(peak.peak_step)];
+    peak.peak_node = timeline->StepName(graph, node);
+    peak.peak_op = graph.node(node).op_type;
+  }
+  if (formulas && !graph.symbols.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<ir::Dim> terms,
+                     SymbolicPeak(graph, analyses));
+    for (const ir::Dim& term : terms) {
+      peak.live_peak_formulas.push_back(term.ToString());
+    }
+  }
+  return peak;
+}
+
+absl::StatusOr<ReportWeights> BuildWeights(const ir::Graph& graph,
+                                           AnalysisManager& analyses) {
+  ASSIGN_OR_RETURN(const Weights* weights, analyses.Get<Weights>());
+  ReportWeights out;
+  out.bytes = weights->bytes();
+  out.count = weights->count();
+  out.duplicate_bytes = weights->duplicate_bytes();
+  for (const auto& group : weights->equal().groups) {
+    // Many models repeat small constants; they are in the total only.
+    const int64_t bytes = graph.weight(group.front()).size_bytes;
+    if (bytes < 1024) continue;
+    out.notes.push_back(absl::StrCat(
+        WeightName(graph, group.front()), " is stored ", group.size(),
+        " times (", FormatBytes(bytes), " each)"));
+  }
+  for (const auto& [a, b] : weights->equal().transposed) {
+    out.transposed_bytes =
+        SaturatingAdd(out.transposed_bytes, graph.weight(b).size_bytes);
+    out.notes.push_back(absl::StrCat(
+        WeightName(graph, b), " is ", WeightName(graph, a), " transposed (",
+        FormatBytes(graph.weight(b).size_bytes), ")"));
+  }
+  for (ValueId value : weights->shared_by_subgraphs()) {
+    const ir::Value& v = graph.value(value);
+    out.notes.push_back(absl::StrCat(
+        "\"", v.name, "\" (", FormatBytes(graph.weight(v.weight).size_bytes),
+        ") is read by more than one subgraph; some runtimes keep a copy for "
+        "each"));
+  }
+  return out;
+}
+
+absl::Status BuildTables(const ir::Graph& graph, AnalysisManager& analyses,
+                         Report* report) {
+  ASSIGN_OR_RETURN(const Timeline* timeline, analyses.Get<Timeline>());
+  ASSIGN_OR_RETURN(const Sizes* sizes, analyses.Get<Sizes>());
+  ASSIGN_OR_RETURN(const Liveness* liveness, analyses.Get<Liveness>());
+  ASSIGN_OR_RETURN(const MemoryProfile* profile, analyses.Get<MemoryProfile>());
+  ASSIGN_OR_RETURN(const Cost* cost, analyses.Get<Cost>());
+  TableBuilder(graph, *timeline, *sizes, *liveness, *profile, *cost, report)
+      .Build();
+  return absl::OkStatus();
+}
+
+}  // namespace onnx_memopt

@@ -1,0 +1,267 @@
+#include "onnx_memopt/optimize.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/analysis/timeline.h"
+#include "onnx_memopt/analysis/weights.h"
+#include "onnx_memopt/driver/build_report.h"
+#include "onnx_memopt/io/export.h"
+#include "onnx_memopt/io/import.h"
+#include "onnx_memopt/io/loaded_model.h"
+#include "onnx_memopt/io/save.h"
+#include "onnx_memopt/ir/graph.h"
+#include "onnx_memopt/pass/pipeline.h"
+#include "onnx_memopt/support/format.h"
+#include "onnx_memopt/support/status_macros.h"
+#include "registry.h"
+
+namespace onnx_memopt {
+namespace {
+
+using analysis::AnalysisManager;
+
+// More combinations than that are a mistake in the options.
+constexpr size_t kMaxSweepPoints = 256;
+
+absl::Status WithPath(const std::string& path, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(path == "-" ? "stdin" : path,
+                                                  ": ", status.message()));
+}
+
+// Options that do not fit: told apart from broken models by their code.
+absl::Status OptionError(const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::OutOfRangeError(status.message());
+}
+
+class Run {
+ public:
+  Run(const std::string& path, const Options& options)
+      : path_(path), options_(options) {}
+
+  absl::StatusOr<Report> Execute() {
+    RETURN_IF_ERROR(PrepareOptions());
+    Progress("reading");
+    absl::StatusOr<std::shared_ptr<const io::LoadedModel>> loaded =
+        io::Load(path_, {.external_dir = options_.external_dir});
+    if (!loaded.ok()) return WithPath(path_, loaded.status());
+    model_ = *std::move(loaded);
+    RETURN_IF_ERROR(OptionError(CheckImportOptions(*model_, checked_)));
+    absl::StatusOr<ir::Graph> graph = io::Import(model_, import_);
+    if (!graph.ok()) return WithPath(path_, graph.status());
+    graph_ = *std::move(graph);
+    const absl::Status status = AnalyseAndRewrite();
+    if (!status.ok()) return WithPath(path_, status);
+    return std::move(report_);
+  }
+
+ private:
+  void Progress(const std::string& phase) const {
+    if (options_.progress) options_.progress(phase);
+  }
+
+  // Names with one size are bound when the model is read; those of a sweep stay
+  // symbolic, and are given sizes one after another.
+  absl::Status PrepareOptions() {
+    import_.input_shapes = options_.input_shapes;
+    size_t points = 1;
+    for (const auto& [name, sizes] : options_.dims) {
+      if (sizes.empty()) {
+        return absl::OutOfRangeError(
+            absl::StrCat("dimension \"", Printable(name), "\" has no size"));
+      }
+      checked_.dims[name] = *std::min_element(sizes.begin(), sizes.end());
+      if (sizes.size() == 1) {
+        import_.dims[name] = sizes.front();
+        continue;
+      }
+      points *= sizes.size();
+      if (points > kMaxSweepPoints) {
+        return absl::OutOfRangeError(absl::StrCat(
+            "the sweep has more than ", kMaxSweepPoints, " combinations"));
+      }
+    }
+    checked_.input_shapes = options_.input_shapes;
+    absl::StatusOr<pass::Pipeline> pipeline = pass::ParsePipeline(
+        options_.passes.empty() ? passes::kDefaultPipeline : options_.passes,
+        passes::RegisteredPasses());
+    RETURN_IF_ERROR(OptionError(pipeline.status()));
+    pipeline_ = *std::move(pipeline);
+    return absl::OkStatus();
+  }
+
+  absl::Status AnalyseAndRewrite() {
+    Progress("analysing");
+    RETURN_IF_ERROR(DescribeModel());
+    MakeSweep();
+    RETURN_IF_ERROR(ForEachSweepPoint(/*after=*/false));
+    ChooseSweepPoint();
+    AnalysisManager before(&graph_);
+    ASSIGN_OR_RETURN(report_.before,
+                     BuildPeak(graph_, before, /*formulas=*/true));
+    ASSIGN_OR_RETURN(report_.weights, BuildWeights(graph_, before));
+    report_.weights_after_bytes = report_.weights.bytes;
+    if (options_.rewrite) RETURN_IF_ERROR(Rewrite());
+    Progress("reporting");
+    AnalysisManager analyses(&graph_);
+    RETURN_IF_ERROR(BuildTables(graph_, analyses, &report_));
+    for (const std::string& name : graph_.symbols) {
+      const auto it = graph_.assumed.find(name);
+      report_.dims.push_back({.name = name,
+                              .value = it == graph_.assumed.end() ? 1
+                                                                  : it->second,
+                              .assumed = it == graph_.assumed.end()});
+    }
+    std::sort(report_.dims.begin(), report_.dims.end(),
+              [](const ReportDim& a, const ReportDim& b) {
+                return a.name < b.name;
+              });
+    report_.warnings = graph_.warnings;
+    return absl::OkStatus();
+  }
+
+  absl::Status DescribeModel() {
+    const onnx::ModelProto& proto = model_->proto();
+    report_.model.path = path_;
+    ASSIGN_OR_RETURN(report_.model.sha256, model_->Sha256());
+    for (const onnx::OperatorSetIdProto& opset : proto.opset_import()) {
+      if (opset.domain().empty() || opset.domain() == "ai.onnx") {
+        report_.model.opset = opset.version();
+      }
+    }
+    report_.model.ir_version = proto.ir_version();
+    report_.model.size_bytes = model_->file_size_bytes();
+    AnalysisManager analyses(&graph_);
+    ASSIGN_OR_RETURN(const analysis::Timeline* timeline,
+                     analyses.Get<analysis::Timeline>());
+    report_.model.nodes =
+        static_cast<int64_t>(timeline->steps(ir::kMainBlock).size());
+    for (const auto& [name, size] : import_.dims) {
+      report_.dims.push_back({.name = name, .value = size});
+    }
+    return absl::OkStatus();
+  }
+
+  // Every combination, the last name changing fastest.
+  void MakeSweep() {
+    std::vector<ReportSweepPoint> points(1);
+    for (const auto& [name, sizes] : options_.dims) {
+      if (sizes.size() < 2) continue;
+      std::vector<ReportSweepPoint> longer;
+      for (const ReportSweepPoint& point : points) {
+        for (int64_t size : sizes) {
+          longer.push_back(point);
+          longer.back().dims.emplace_back(name, size);
+        }
+      }
+      points = std::move(longer);
+    }
+    if (!points.front().dims.empty()) report_.sweep = std::move(points);
+  }
+
+  void Assume(const ReportSweepPoint& point) {
+    for (const auto& [name, size] : point.dims) graph_.assumed[name] = size;
+  }
+
+  absl::Status ForEachSweepPoint(bool after) {
+    for (ReportSweepPoint& point : report_.sweep) {
+      Assume(point);
+      AnalysisManager analyses(&graph_);
+      ASSIGN_OR_RETURN(ReportPeak peak,
+                       BuildPeak(graph_, analyses, /*formulas=*/false));
+      ASSIGN_OR_RETURN(const analysis::Weights* weights,
+                       analyses.Get<analysis::Weights>());
+      point.weights_bytes = weights->bytes();
+      (after ? point.after.emplace() : point.before) = std::move(peak);
+    }
+    return absl::OkStatus();
+  }
+
+  // The plan is made for the worst point.
+  void ChooseSweepPoint() {
+    if (report_.sweep.empty()) return;
+    worst_ = *std::max_element(
+        report_.sweep.begin(), report_.sweep.end(),
+        [](const ReportSweepPoint& a, const ReportSweepPoint& b) {
+          return a.before.live_peak_bytes < b.before.live_peak_bytes;
+        });
+    Assume(worst_);
+  }
+
+  absl::Status Rewrite() {
+    pass::PipelineOptions options;
+    options.observer = [&](absl::string_view pass, const ir::Graph&) {
+      Progress(pass.empty() ? "optimizing" : absl::StrCat("after ", pass));
+    };
+    ASSIGN_OR_RETURN(std::vector<pass::PassRun> runs,
+                     RunPipeline(pipeline_, graph_, options));
+    for (pass::PassRun& run : runs) {
+      report_.passes.push_back({.name = std::move(run.name),
+                                .changed = run.changed,
+                                .seconds = run.seconds,
+                                .remarks = std::move(run.remarks)});
+    }
+    RETURN_IF_ERROR(ForEachSweepPoint(/*after=*/true));
+    Assume(worst_);
+    AnalysisManager analyses(&graph_);
+    ASSIGN_OR_RETURN(report_.after,
+                     BuildPeak(graph_, analyses, /*formulas=*/true));
+    ASSIGN_OR_RETURN(const analysis::Weights* weights,
+                     analyses.Get<analysis::Weights>());
+    report_.weights_after_bytes = weights->bytes();
+    if (options_.output.empty()) return absl::OkStatus();
+    Progress("writing");
+    ASSIGN_OR_RETURN(const onnx::ModelProto proto,
+                     io::Export(*model_, graph_));
+    return Write(proto);
+  }
+
+  absl::Status Write(const onnx::ModelProto& proto) {
+    io::SaveOptions save;
+    switch (options_.external_data) {
+      case ExternalDataMode::kAuto:
+        save.external_data = io::ExternalData::kAuto;
+        break;
+      case ExternalDataMode::kReference:
+        save.external_data = io::ExternalData::kReference;
+        break;
+      case ExternalDataMode::kCopy:
+        save.external_data = io::ExternalData::kCopy;
+        break;
+      case ExternalDataMode::kAll:
+        save.external_data = io::ExternalData::kAll;
+        break;
+    }
+    ASSIGN_OR_RETURN(io::SaveResult saved,
+                     io::Save(proto, *model_, options_.output, save));
+    report_.outputs = std::move(saved.files);
+    return absl::OkStatus();
+  }
+
+  const std::string& path_;
+  const Options& options_;
+  io::ImportOptions import_;   // what is bound
+  io::ImportOptions checked_;  // all names that options mention
+  pass::Pipeline pipeline_;
+  std::shared_ptr<const io::LoadedModel> model_;
+  ir::Graph graph_;
+  ReportSweepPoint worst_;
+  Report report_;
+};
+
+}  // namespace
+
+absl::StatusOr<Report> Optimize(const std::string& path,
+                                const Options& options) {
+  return Run(path, options).Execute();
+}
+
+}  // namespace onnx_memopt

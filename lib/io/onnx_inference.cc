@@ -1,0 +1,159 @@
+#include "onnx_inference.h"
+
+#include <exception>
+#include <list>
+#include <optional>
+#include <utility>
+
+#include "onnx/defs/schema.h"
+#include "onnx/defs/shape_inference.h"
+
+namespace onnx_memopt::io {
+namespace {
+
+using ir::Contents;
+using ir::Element;
+
+bool IsInteger(const ir::Type& type) {
+  return type.element == ir::ElementType::kInt64 ||
+         type.element == ir::ElementType::kInt32;
+}
+
+// The operand's elements as a constant tensor, if all of them are numbers.
+std::optional<onnx::TensorProto> ToTensorProto(const ir::Type& type,
+                                               const Contents& contents) {
+  onnx::TensorProto tensor;
+  tensor.set_data_type(static_cast<int32_t>(type.element));
+  for (int64_t dim : contents.dims) tensor.add_dims(dim);
+  for (const Element& element : contents.elements) {
+    if (element.integer && element.integer->is_constant() && IsInteger(type)) {
+      if (type.element == ir::ElementType::kInt64) {
+        tensor.add_int64_data(element.integer->constant());
+      } else {
+        tensor.add_int32_data(
+            static_cast<int32_t>(element.integer->constant()));
+      }
+    } else if (element.real && type.element == ir::ElementType::kFloat) {
+      tensor.add_float_data(static_cast<float>(*element.real));
+    } else {
+      return std::nullopt;
+    }
+  }
+  return tensor;
+}
+
+class Context final : public onnx::InferenceContext {
+ public:
+  Context(const OnnxInferenceRequest& request, NamedDims* names)
+      : request_(request), names_(names), results_(request.num_results) {
+    const size_t n = request.operand_types.size();
+    types_.resize(n);
+    data_.resize(n);
+    symbolic_.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+      if (request.operand_types[i] == nullptr ||
+          request.operand_types[i]->kind == ir::TypeKind::kUnknown) {
+        continue;
+      }
+      types_[i] = ToTypeProto(*request.operand_types[i], names);
+      const Contents* contents = request.operand_contents[i].get();
+      if (contents == nullptr) continue;
+      data_[i] = ToTensorProto(*request.operand_types[i], *contents);
+      if (!data_[i] && contents->dims.size() == 1) {
+        symbolic_[i] = ToSymbolic(*contents);
+      }
+    }
+  }
+
+  const onnx::AttributeProto* getAttribute(
+      const std::string& name) const override {
+    const auto it = request_.attributes.find(name);
+    return it == request_.attributes.end() ? nullptr : it->second;
+  }
+  size_t getNumInputs() const override { return types_.size(); }
+  const onnx::TypeProto* getInputType(size_t i) const override {
+    return i < types_.size() && types_[i] ? &*types_[i] : nullptr;
+  }
+  bool hasInput(size_t i) const override {
+    return i < request_.operand_types.size() &&
+           request_.operand_types[i] != nullptr;
+  }
+  const onnx::TensorProto* getInputData(size_t i) const override {
+    if (i >= data_.size()) return nullptr;
+    if (request_.operand_data[i] != nullptr) return request_.operand_data[i];
+    return data_[i] ? &*data_[i] : nullptr;
+  }
+  const onnx::SparseTensorProto* getInputSparseData(size_t) const override {
+    return nullptr;
+  }
+  const onnx::TensorShapeProto* getSymbolicInput(size_t i) const override {
+    return i < symbolic_.size() && symbolic_[i] ? &*symbolic_[i] : nullptr;
+  }
+  size_t getNumOutputs() const override { return results_.size(); }
+  onnx::TypeProto* getOutputType(size_t i) override {
+    return i < results_.size() ? &results_[i] : nullptr;
+  }
+  // Subgraphs are inferred by our own walk, not from inside a node.
+  onnx::GraphInferencer* getGraphAttributeInferencer(
+      const std::string&) override {
+    return nullptr;
+  }
+
+  const std::vector<onnx::TypeProto>& results() const { return results_; }
+
+ private:
+  std::optional<onnx::TensorShapeProto> ToSymbolic(const Contents& contents) {
+    onnx::TensorShapeProto shape;
+    for (const Element& element : contents.elements) {
+      auto* dim = shape.add_dim();
+      if (element.real) return std::nullopt;
+      if (!element.integer) continue;
+      if (element.integer->is_constant()) {
+        dim->set_dim_value(element.integer->constant());
+      } else {
+        std::string text = element.integer->ToString();
+        dim->set_dim_param(text);
+        names_->try_emplace(std::move(text), *element.integer);
+      }
+    }
+    return shape;
+  }
+
+  const OnnxInferenceRequest& request_;
+  NamedDims* names_;
+  std::vector<std::optional<onnx::TypeProto>> types_;
+  std::vector<std::optional<onnx::TensorProto>> data_;
+  std::vector<std::optional<onnx::TensorShapeProto>> symbolic_;
+  std::vector<onnx::TypeProto> results_;
+};
+
+std::string OneLine(absl::string_view text) {
+  std::string line(text.substr(0, text.find('\n')));
+  return line;
+}
+
+}  // namespace
+
+OnnxInferenceResult InferWithOnnx(const OnnxInferenceRequest& request,
+                                  NamedDims* names) {
+  OnnxInferenceResult result;
+  result.result_types.resize(request.num_results);
+  const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(
+      std::string(request.op_type), request.opset, std::string(request.domain));
+  if (schema == nullptr || !schema->has_type_and_shape_inference_function()) {
+    return result;
+  }
+  Context context(request, names);
+  try {
+    schema->GetTypeAndShapeInferenceFunction()(context);
+  } catch (const std::exception& e) {
+    // ONNX reports what it finds wrong by exceptions of several types.
+    result.error = OneLine(e.what());
+  }
+  for (size_t i = 0; i < request.num_results; ++i) {
+    result.result_types[i] = FromTypeProto(context.results()[i], *names);
+  }
+  return result;
+}
+
+}  // namespace onnx_memopt::io

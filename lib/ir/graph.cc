@@ -1,0 +1,128 @@
+#include "onnx_memopt/ir/graph.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace onnx_memopt::ir {
+
+BlockId Graph::AddBlock(Block block) {
+  blocks_.push_back(std::move(block));
+  return BlockId(static_cast<uint32_t>(blocks_.size() - 1));
+}
+
+NodeId Graph::AddNode(Node node) {
+  if (node.info == nullptr) node.info = &FindOpInfo(node.domain, node.op_type);
+  nodes_.push_back(std::move(node));
+  erased_.push_back(false);
+  return NodeId(static_cast<uint32_t>(nodes_.size() - 1));
+}
+
+ValueId Graph::AddValue(Value value) {
+  values_.push_back(std::move(value));
+  return ValueId(static_cast<uint32_t>(values_.size() - 1));
+}
+
+WeightId Graph::AddWeight(Weight weight) {
+  weights_.push_back(std::move(weight));
+  return WeightId(static_cast<uint32_t>(weights_.size() - 1));
+}
+
+void Graph::EraseNodes(BlockId block, absl::Span<const NodeId> dead) {
+  // An explicit stack: blocks may be nested deeply.
+  std::vector<NodeId> pending(dead.begin(), dead.end());
+  while (!pending.empty()) {
+    const NodeId id = pending.back();
+    pending.pop_back();
+    erased_[Index(id)] = true;
+    for (BlockId nested : node(id).blocks) {
+      pending.insert(pending.end(), this->block(nested).nodes.begin(),
+                     this->block(nested).nodes.end());
+    }
+  }
+  std::erase_if(mutable_block(block).nodes,
+                [this](NodeId id) { return erased(id); });
+}
+
+void Graph::ReplaceUses(const llvm::DenseMap<ValueId, ValueId>& replacements) {
+  const auto replace = [&](ValueId* use) {
+    const auto it = replacements.find(*use);
+    if (it != replacements.end()) *use = it->second;
+  };
+  for (Node& node : nodes_) {
+    for (ValueId& operand : node.operands) replace(&operand);
+  }
+  for (Block& block : blocks_) {
+    for (ValueId& result : block.results) replace(&result);
+  }
+}
+
+std::string Graph::DisplayName(NodeId id) const {
+  const Node& n = node(id);
+  if (!n.name.empty()) return n.name;
+  for (ValueId result : n.results) {
+    if (result == kNoValue || value(result).name.empty()) continue;
+    return absl::StrCat(n.op_type, ":", value(result).name);
+  }
+  return absl::StrCat(n.op_type, "#", Index(id));
+}
+
+bool Graph::IsInside(BlockId inner, BlockId outer) const {
+  while (inner != outer) {
+    const NodeId owner = block(inner).owner;
+    if (owner == kNoNode) return false;
+    inner = node(owner).block;
+  }
+  return true;
+}
+
+namespace {
+
+// Calls visit(node) for the nodes of `root`'s blocks, at every depth.
+template <typename Visitor>
+void ForEachNestedNode(const Graph& graph, NodeId root, Visitor visit) {
+  llvm::SmallVector<BlockId, 4> pending(graph.node(root).blocks.begin(),
+                                        graph.node(root).blocks.end());
+  while (!pending.empty()) {
+    const BlockId block = pending.pop_back_val();
+    visit(block);
+    for (NodeId id : graph.block(block).nodes) {
+      pending.append(graph.node(id).blocks.begin(),
+                     graph.node(id).blocks.end());
+    }
+  }
+}
+
+}  // namespace
+
+void CollectUses(const Graph& graph, NodeId id, std::vector<ValueId>* uses) {
+  const Node& node = graph.node(id);
+  llvm::SmallDenseSet<ValueId, 16> seen;
+  const auto use = [&](ValueId value) {
+    if (value != kNoValue && seen.insert(value).second) uses->push_back(value);
+  };
+  for (ValueId value : node.operands) use(value);
+  if (node.blocks.empty()) return;
+  // A call's results are defined inside its body and may be read there.
+  for (ValueId value : node.results) {
+    if (value != kNoValue) seen.insert(value);
+  }
+  llvm::SmallDenseSet<BlockId, 8> inside;
+  ForEachNestedNode(graph, id, [&](BlockId b) { inside.insert(b); });
+  const auto capture = [&](ValueId value) {
+    if (value == kNoValue || inside.contains(graph.value(value).block)) return;
+    use(value);
+  };
+  ForEachNestedNode(graph, id, [&](BlockId b) {
+    for (NodeId nested : graph.block(b).nodes) {
+      for (ValueId value : graph.node(nested).operands) capture(value);
+    }
+    for (ValueId value : graph.block(b).results) capture(value);
+  });
+}
+
+
+}  // namespace onnx_memopt::ir

@@ -1,0 +1,133 @@
+#include "onnx_memopt/report/json.h"
+
+#include <optional>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace onnx_memopt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json OrNull(const std::optional<int64_t>& number) {
+  return number ? Json(*number) : Json(nullptr);
+}
+
+Json OrNull(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+Json ToJson(const ReportPeak& peak) {
+  Json json = {{"live_peak_bytes", peak.live_peak_bytes},
+               {"packed_peak_bytes", peak.packed_peak_bytes},
+               {"peak_step", peak.peak_step},
+               {"peak_node", peak.peak_node},
+               {"peak_op", peak.peak_op}};
+  if (!peak.live_peak_formulas.empty()) {
+    json["live_peak_formulas"] = peak.live_peak_formulas;
+  }
+  return json;
+}
+
+Json ToJson(const std::optional<ReportPeak>& peak) {
+  return peak ? ToJson(*peak) : Json(nullptr);
+}
+
+Json ToJson(const ReportTensor& tensor) {
+  Json json = {{"name", tensor.name},
+               {"producer", OrNull(tensor.producer)},
+               {"kind", tensor.kind},
+               {"dtype", OrNull(tensor.dtype)},
+               {"shape", OrNull(tensor.shape)},
+               {"bytes", OrNull(tensor.bytes)},
+               {"begin", tensor.begin},
+               {"end", tensor.end},
+               {"storage", tensor.storage}};
+  if (!tensor.bytes_formula.empty()) {
+    json["bytes_formula"] = tensor.bytes_formula;
+  }
+  if (tensor.graph != 0) json["graph"] = tensor.graph;
+  return json;
+}
+
+Json ToJson(const ReportNode& node) {
+  return {{"index", node.index},
+          {"name", node.name},
+          {"op", node.op},
+          {"output_bytes", OrNull(node.output_bytes)},
+          {"live_bytes", node.live_bytes},
+          {"flops", OrNull(node.flops)},
+          {"traffic_bytes", OrNull(node.traffic_bytes)}};
+}
+
+Json ToJson(const ReportPass& pass) {
+  return {{"name", pass.name},
+          {"changed", pass.changed},
+          {"seconds", pass.seconds},
+          {"remarks", pass.remarks}};
+}
+
+Json ToJson(const ReportSweepPoint& point) {
+  Json dims = Json::object();
+  for (const auto& [name, value] : point.dims) dims[name] = value;
+  return {{"dims", dims},
+          {"weights_bytes", point.weights_bytes},
+          {"before", ToJson(point.before)},
+          {"after", ToJson(point.after)}};
+}
+
+template <typename T>
+Json ListToJson(const std::vector<T>& items) {
+  Json list = Json::array();
+  for (const T& item : items) list.push_back(ToJson(item));
+  return list;
+}
+
+}  // namespace
+
+std::string ReportToJson(const Report& report,
+                         absl::string_view tool_version) {
+  Json dims = Json::object();
+  for (const ReportDim& dim : report.dims) {
+    dims[dim.name] = {{"value", dim.value}, {"assumed", dim.assumed}};
+  }
+  const Json json = {
+      {"schema_version", kReportSchemaVersion},
+      {"tool",
+       {{"name", "onnx-memopt"}, {"version", std::string(tool_version)}}},
+      {"model",
+       {{"path", report.model.path},
+        {"sha256", report.model.sha256},
+        {"opset", report.model.opset},
+        {"ir_version", report.model.ir_version},
+        {"nodes", report.model.nodes},
+        {"size_bytes", report.model.size_bytes}}},
+      {"dims", dims},
+      {"complete", report.complete},
+      {"unknown_tensors", report.unknown_tensors},
+      {"weights",
+       {{"bytes", report.weights.bytes},
+        {"count", report.weights.count},
+        {"duplicate_bytes", report.weights.duplicate_bytes},
+        {"transposed_bytes", report.weights.transposed_bytes},
+        {"after_bytes", report.weights_after_bytes},
+        {"notes", report.weights.notes}}},
+      {"inputs_bytes", report.inputs_bytes},
+      {"total_flops", report.total_flops},
+      {"before", ToJson(report.before)},
+      {"after", ToJson(report.after)},
+      {"at_peak", ListToJson(report.at_peak)},
+      {"passes", ListToJson(report.passes)},
+      {"sweep", ListToJson(report.sweep)},
+      {"warnings", report.warnings},
+      {"outputs", report.outputs},
+      {"nodes", ListToJson(report.nodes)},
+      {"tensors", ListToJson(report.tensors)},
+  };
+  return json.dump(1, ' ', /*ensure_ascii=*/false,
+                   Json::error_handler_t::replace) +
+         "\n";
+}
+
+}  // namespace onnx_memopt

@@ -1,0 +1,262 @@
+#include "onnx_memopt/report/text.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "onnx_memopt/support/format.h"
+
+namespace onnx_memopt {
+namespace {
+
+constexpr size_t kWidth = 80;
+// Warnings and formulas beyond these are counted only, unless asked for.
+constexpr size_t kMaxWarnings = 5;
+constexpr size_t kMaxFormulas = 3;
+
+// A printable name in at most `width` columns.
+std::string Name(absl::string_view name, size_t width) {
+  return Ellipsize(Printable(name), width);
+}
+
+class TextWriter {
+ public:
+  TextWriter(const Report& report, const TextOptions& options)
+      : report_(report), options_(options) {}
+
+  std::string Write() {
+    WriteHeader();
+    WriteMemory();
+    WritePeak();
+    WriteSweep();
+    WriteWeights();
+    WritePasses();
+    WriteWarnings();
+    return std::move(out_);
+  }
+
+ private:
+  void Line(absl::string_view text) { absl::StrAppend(&out_, text, "\n"); }
+
+  // Breaks at spaces; lines after the first are indented.
+  void Wrapped(absl::string_view text, size_t indent) {
+    const std::string printable = Printable(text);
+    absl::string_view rest = printable;
+    size_t lead = 0;
+    while (!rest.empty()) {
+      const size_t room = kWidth - lead;
+      size_t cut = rest.size();
+      if (rest.size() > room) {
+        cut = rest.rfind(' ', room);
+        if (cut == absl::string_view::npos || cut <= indent) cut = room;
+      }
+      Line(absl::StrCat(std::string(lead, ' '), rest.substr(0, cut)));
+      rest.remove_prefix(cut);
+      while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
+      lead = indent;
+    }
+  }
+
+  void WriteHeader() {
+    const ReportModel& model = report_.model;
+    Line(absl::StrCat(
+        Name(model.path, kWidth - 36), ": ", model.nodes, " node",
+        model.nodes == 1 ? "" : "s", ", opset ", model.opset, ", file ",
+        FormatBytes(model.size_bytes)));
+    std::vector<std::string> bound;
+    std::vector<std::string> assumed;
+    for (const ReportDim& dim : report_.dims) {
+      (dim.assumed ? assumed : bound)
+          .push_back(absl::StrCat(Name(dim.name, 40), "=", dim.value));
+    }
+    if (!bound.empty()) {
+      Wrapped(absl::StrCat("dims: ", absl::StrJoin(bound, ", ")), 6);
+    }
+    if (!assumed.empty()) {
+      Wrapped(absl::StrCat("dims assumed: ", absl::StrJoin(assumed, ", "),
+                           "; bind them with --dim NAME=N"),
+              6);
+    }
+    Line("");
+  }
+
+  void MemoryRow(absl::string_view label, int64_t before, int64_t after) {
+    std::string row = absl::StrFormat("  %-30s %12s", label,
+                                      FormatBytes(before));
+    if (report_.after) {
+      absl::StrAppendFormat(&row, " %12s", FormatBytes(after));
+      if (after != before && before > 0) {
+        absl::StrAppendFormat(
+            &row, "  %+.1f %%",
+            100.0 * (static_cast<double>(after) / static_cast<double>(before) -
+                     1));
+      }
+    }
+    Line(row);
+  }
+
+  void WriteMemory() {
+    Line(report_.after
+             ? absl::StrFormat("%-32s %12s %12s", "memory", "before", "after")
+             : "memory");
+    const ReportPeak& before = report_.before;
+    const ReportPeak& after = report_.after ? *report_.after : before;
+    MemoryRow("weights", report_.weights.bytes, report_.weights_after_bytes);
+    MemoryRow("inputs", report_.inputs_bytes, report_.inputs_bytes);
+    MemoryRow("activations, live at the peak", before.live_peak_bytes,
+              after.live_peak_bytes);
+    MemoryRow("activations, packed in an arena", before.packed_peak_bytes,
+              after.packed_peak_bytes);
+    if (!report_.complete) {
+      const size_t count = report_.unknown_tensors.size();
+      Wrapped(absl::StrCat("incomplete: the size of ", count, " tensor",
+                           count == 1 ? "" : "s",
+                           " is unknown, so that the peaks are lower bounds"),
+              2);
+      const size_t shown = options_.verbose ? count : std::min<size_t>(count, 3);
+      for (size_t i = 0; i < shown; ++i) {
+        Line(absl::StrCat("  ", Name(report_.unknown_tensors[i], kWidth - 2)));
+      }
+    }
+    Line("");
+  }
+
+  void WritePeak() {
+    const ReportPeak& peak = report_.after ? *report_.after : report_.before;
+    if (peak.peak_step < 0) {
+      Line("no activation is allocated");
+      Line("");
+      return;
+    }
+    Line(absl::StrCat("peak at step ", peak.peak_step, " of ",
+                      report_.nodes.size(), ": ", Name(peak.peak_op, 20), " ",
+                      Name(peak.peak_node, 30)));
+    WriteFormulas(peak);
+    if (!report_.at_peak.empty()) {
+      Line(absl::StrFormat("  %10s  %-12s %-24s %s", "bytes", "live", "shape",
+                           "tensor <- producer"));
+    }
+    const size_t shown = std::min(options_.max_tensors, report_.at_peak.size());
+    for (size_t i = 0; i < shown; ++i) WriteTensor(report_.at_peak[i]);
+    if (shown < report_.at_peak.size()) {
+      int64_t rest = 0;
+      for (size_t i = shown; i < report_.at_peak.size(); ++i) {
+        rest += report_.at_peak[i].bytes.value_or(0);
+      }
+      Line(absl::StrFormat("  %10s  in %d more", FormatBytes(rest),
+                           report_.at_peak.size() - shown));
+    }
+    Line("");
+  }
+
+  void WriteFormulas(const ReportPeak& peak) {
+    const std::vector<std::string>& formulas = peak.live_peak_formulas;
+    if (formulas.empty()) return;
+    Line(formulas.size() == 1 ? "  bytes for any dims:"
+                              : "  bytes for any dims, the largest of:");
+    const size_t shown = std::min(formulas.size(), kMaxFormulas);
+    for (size_t i = 0; i < shown; ++i) {
+      Line(absl::StrCat("    ", Name(formulas[i], kWidth - 4)));
+    }
+    if (shown < formulas.size()) {
+      Line(absl::StrCat("    and ", formulas.size() - shown,
+                        " more (all in the JSON report)"));
+    }
+  }
+
+  void WriteTensor(const ReportTensor& tensor) {
+    const std::string live =
+        absl::StrCat("[", tensor.begin, ", ", tensor.end, ")");
+    const std::string shape =
+        absl::StrCat(tensor.dtype, Printable(tensor.shape));
+    Line(absl::StrFormat(
+        "  %10s  %-12s %-24s %s",
+        tensor.bytes ? FormatBytes(*tensor.bytes) : "?", Ellipsize(live, 12),
+        Ellipsize(shape, 24),
+        Name(absl::StrCat(tensor.name, " <- ", tensor.producer), 28)));
+  }
+
+  void WriteSweep() {
+    if (report_.sweep.empty()) return;
+    Line(absl::StrFormat("%-32s %12s %12s %12s", "sweep", "live",
+                         report_.after ? "live after" : "",
+                         report_.after ? "packed after" : "packed"));
+    for (const ReportSweepPoint& point : report_.sweep) {
+      std::vector<std::string> dims;
+      for (const auto& [name, value] : point.dims) {
+        dims.push_back(absl::StrCat(name, "=", value));
+      }
+      const ReportPeak& last = point.after ? *point.after : point.before;
+      Line(absl::StrFormat(
+          "  %-30s %12s %12s %12s", Name(absl::StrJoin(dims, " "), 30),
+          FormatBytes(point.before.live_peak_bytes),
+          point.after ? FormatBytes(last.live_peak_bytes) : "",
+          FormatBytes(last.packed_peak_bytes)));
+    }
+    Line("");
+  }
+
+  void WriteWeights() {
+    const std::vector<std::string>& notes = report_.weights.notes;
+    if (notes.empty()) return;
+    Line("weights");
+    const size_t shown =
+        options_.verbose ? notes.size() : std::min(notes.size(), kMaxWarnings);
+    for (size_t i = 0; i < shown; ++i) {
+      Wrapped(absl::StrCat("  ", notes[i]), 4);
+    }
+    if (shown < notes.size()) {
+      Line(absl::StrCat("  and ", notes.size() - shown, " more (-v)"));
+    }
+    Line("");
+  }
+
+  void WritePasses() {
+    if (report_.passes.empty()) return;
+    Line("passes");
+    for (const ReportPass& pass : report_.passes) {
+      std::string line = absl::StrFormat("  %-20s ", pass.name);
+      if (pass.remarks.empty()) {
+        absl::StrAppend(&line, pass.changed ? "changed" : "nothing to gain");
+      } else {
+        absl::StrAppend(&line, absl::StrJoin(pass.remarks, "; "));
+      }
+      if (options_.verbose) {
+        absl::StrAppendFormat(&line, " (%.3f s)", pass.seconds);
+      }
+      Wrapped(line, 23);
+    }
+    Line("");
+  }
+
+  void WriteWarnings() {
+    const std::vector<std::string>& warnings = report_.warnings;
+    const size_t shown = options_.verbose
+                             ? warnings.size()
+                             : std::min(warnings.size(), kMaxWarnings);
+    for (size_t i = 0; i < shown; ++i) {
+      Wrapped(absl::StrCat("warning: ", warnings[i]), 2);
+    }
+    if (shown < warnings.size()) {
+      Line(absl::StrCat("warning: and ", warnings.size() - shown,
+                        " more (-v)"));
+    }
+    if (!warnings.empty()) Line("");
+  }
+
+  const Report& report_;
+  const TextOptions& options_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string ReportToText(const Report& report, const TextOptions& options) {
+  return TextWriter(report, options).Write();
+}
+
+}  // namespace onnx_memopt

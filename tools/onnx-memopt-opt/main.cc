@@ -1,0 +1,164 @@
+// onnx-memopt-opt: for developers and for the textual tests. Runs a pipeline and
+// prints the graph or analyses of it, as text that FileCheck can match.
+//
+//   onnx-memopt-opt model.onnxtxt --passes=drop-dead --print=graph
+//   onnx-memopt-opt model.onnxtxt --print=liveness,profile
+//   onnx-memopt-opt model.onnxtxt --passes=reorder -o out.onnxtxt
+
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "onnx_memopt/analysis/aliases.h"
+#include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/analysis/cost.h"
+#include "onnx_memopt/analysis/liveness.h"
+#include "onnx_memopt/analysis/memory_profile.h"
+#include "onnx_memopt/analysis/packing.h"
+#include "onnx_memopt/analysis/sizes.h"
+#include "onnx_memopt/analysis/timeline.h"
+#include "onnx_memopt/analysis/weights.h"
+#include "onnx_memopt/io/export.h"
+#include "onnx_memopt/io/import.h"
+#include "onnx_memopt/io/loaded_model.h"
+#include "onnx_memopt/io/save.h"
+#include "onnx_memopt/ir/graph.h"
+#include "onnx_memopt/pass/pipeline.h"
+#include "onnx_memopt/support/status_macros.h"
+#include "registry.h"
+
+namespace onnx_memopt {
+namespace {
+
+using analysis::AnalysisManager;
+using Printer = absl::Status (*)(const ir::Graph&, AnalysisManager&,
+                                 std::string*);
+
+template <typename A>
+absl::Status PrintAnalysis(const ir::Graph& graph, AnalysisManager& analyses,
+                           std::string* out) {
+  ASSIGN_OR_RETURN(const A* analysis, analyses.Get<A>());
+  analysis->Print(graph, out);
+  return absl::OkStatus();
+}
+
+absl::Status PrintGraph(const ir::Graph& graph, AnalysisManager& /*analyses*/,
+                        std::string* out) {
+  absl::StrAppend(out, ToString(graph));
+  return absl::OkStatus();
+}
+
+absl::Status PrintPeakFormulas(const ir::Graph& graph,
+                               AnalysisManager& analyses, std::string* out) {
+  ASSIGN_OR_RETURN(const std::vector<ir::Dim> terms,
+                   SymbolicPeak(graph, analyses));
+  for (const ir::Dim& term : terms) {
+    absl::StrAppend(out, term.ToString(), "\n");
+  }
+  return absl::OkStatus();
+}
+
+const std::map<std::string, Printer>& Printers() {
+  static const auto& printers = *new std::map<std::string, Printer>{
+      {"aliases", PrintAnalysis<analysis::Aliases>},
+      {"cost", PrintAnalysis<analysis::Cost>},
+      {"graph", PrintGraph},
+      {"liveness", PrintAnalysis<analysis::Liveness>},
+      {"packing", PrintAnalysis<analysis::Packing>},
+      {"peak-formulas", PrintPeakFormulas},
+      {"profile", PrintAnalysis<analysis::MemoryProfile>},
+      {"sizes", PrintAnalysis<analysis::Sizes>},
+      {"timeline", PrintAnalysis<analysis::Timeline>},
+      {"weights", PrintAnalysis<analysis::Weights>},
+  };
+  return printers;
+}
+
+struct Arguments {
+  std::string model;
+  std::string output;
+  std::string passes;
+  std::vector<std::string> print;
+  std::vector<std::string> dims;
+  bool print_after_all = false;
+};
+
+absl::Status Run(const Arguments& arguments) {
+  io::ImportOptions import;
+  for (const std::string& text : arguments.dims) {
+    const std::pair<std::string, std::string> dim =
+        absl::StrSplit(text, absl::MaxSplits('=', 1));
+    if (!absl::SimpleAtoi(dim.second, &import.dims[dim.first])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--dim: expected NAME=N, not \"", text, "\""));
+    }
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<const io::LoadedModel> model,
+                   io::Load(arguments.model, {}));
+  RETURN_IF_ERROR(CheckImportOptions(*model, import));
+  ASSIGN_OR_RETURN(ir::Graph graph, Import(model, import));
+  for (const std::string& warning : graph.warnings) {
+    std::cerr << "warning: " << warning << "\n";
+  }
+  ASSIGN_OR_RETURN(
+      const pass::Pipeline pipeline,
+      pass::ParsePipeline(arguments.passes, passes::RegisteredPasses()));
+  pass::PipelineOptions options;
+  if (arguments.print_after_all) {
+    options.observer = [](absl::string_view pass, const ir::Graph& g) {
+      std::cout << "# " << (pass.empty() ? "input" : "after ") << pass << "\n"
+                << ToString(g);
+    };
+  }
+  ASSIGN_OR_RETURN(const std::vector<pass::PassRun> runs,
+                   RunPipeline(pipeline, graph, options));
+  for (const pass::PassRun& run : runs) {
+    for (const std::string& remark : run.remarks) {
+      std::cout << "remark: " << run.name << ": " << remark << "\n";
+    }
+  }
+  AnalysisManager analyses(&graph);
+  for (const std::string& name : arguments.print) {
+    std::string text;
+    RETURN_IF_ERROR(Printers().at(name)(graph, analyses, &text));
+    std::cout << text;
+  }
+  if (arguments.output.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const onnx::ModelProto proto, io::Export(*model, graph));
+  return Save(proto, *model, arguments.output, {}).status();
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Runs passes and prints what they did, for developers.",
+               "onnx-memopt-opt");
+  Arguments arguments;
+  std::vector<std::string> names;
+  for (const auto& [name, printer] : Printers()) names.push_back(name);
+  app.add_option("MODEL", arguments.model, ".onnx, .onnxtxt or -")->required();
+  app.add_option("-o,--output", arguments.output, "write the model; - is stdout");
+  app.add_option("--passes", arguments.passes, "a pipeline");
+  app.add_option("--print", arguments.print, "what to print after the pipeline")
+      ->delimiter(',')
+      ->check(CLI::IsMember(names));
+  app.add_option("--dim", arguments.dims, "NAME=N")->allow_extra_args(false);
+  app.add_flag("--print-after-all", arguments.print_after_all,
+               "print the graph before and after each pass");
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = Run(arguments);
+  if (status.ok()) return 0;
+  std::cerr << "error: " << arguments.model << ": " << status.message() << "\n";
+  return 1;
+}
+
+}  // namespace
+}  // namespace onnx_memopt
+
+int main(int argc, char** argv) { return onnx_memopt::Main(argc, argv); }
