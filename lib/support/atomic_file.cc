@@ -59,6 +59,12 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   return file;
 }
 
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : fd_(std::move(other.fd_)),
+      path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, std::string())),
+      writer_(std::move(other.writer_)) {}
+
 AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) unlink(temporary_.c_str());
 }

@@ -30,7 +30,7 @@ class AtomicFile {
   // that any new file of this process gets.
   static absl::StatusOr<AtomicFile> Create(const std::string& path);
 
-  AtomicFile(AtomicFile&&) = default;
+  AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
 
