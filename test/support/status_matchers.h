@@ -30,7 +30,7 @@ MATCHER(IsOk, "is OK") {
 MATCHER_P2(StatusIs, code, message_matcher, "has that code and message") {
   const absl::Status& status = GetStatus(arg);
   *result_listener << status.ToString();
-  return status.code() == code &&
+  return ::testing::ExplainMatchResult(code, status.code(), result_listener) &&
          ::testing::ExplainMatchResult(
              message_matcher, std::string(status.message()), result_listener);
 }

@@ -48,6 +48,8 @@ enum class ElementType : uint8_t {
   kFloat8E8M0 = 24,
   kUint2 = 25,
   kInt2 = 26,
+  kFloat6E2M3 = 27,
+  kFloat6E3M2 = 28,
 };
 
 // Bits of one element; nullopt for kUndefined and for numbers that a newer ONNX
