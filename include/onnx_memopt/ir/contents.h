@@ -1,7 +1,7 @@
 // The elements of a small tensor, as far as they are known before the run: what
 // Shape, Gather, Concat and arithmetic compute on the way to a Reshape. An
 // integer element is a Dim, so it may be symbolic; a floating-point element is
-// a number.
+// a number, or, where a symbolic integer was cast, that integer.
 //
 //   Contents c{{}, {Element::Integer(batch), Element::Integer(768)}};
 #ifndef ONNX_MEMOPT_IR_CONTENTS_H_
@@ -20,8 +20,9 @@ namespace onnx_memopt::ir {
 inline constexpr int64_t kMaxContentsElements = 1024;
 
 struct Element {
-  std::optional<Dim> integer;  // integer and bool tensors
-  std::optional<double> real;  // floating-point tensors
+  // Of integer and bool tensors; of a floating-point tensor only if symbolic.
+  std::optional<Dim> integer;
+  std::optional<double> real;  // of floating-point tensors
 
   static Element Integer(Dim value) { return {std::move(value), std::nullopt}; }
   static Element Real(double value) { return {std::nullopt, value}; }

@@ -10,7 +10,9 @@
 //   FloorDiv(*Add(n, Dim(8)), Dim(4));       // batch + 2
 //
 // All arithmetic is checked: it returns nullopt on 64-bit overflow, on division
-// by zero, and where a result has more than kMaxDimTerms terms.
+// by zero, and where a formula becomes larger than any real model's: more than
+// kMaxDimTerms terms, or nested too deeply. Max, Min and divisions by symbolic
+// dims simplify under the assumption that every name is at least 1.
 #ifndef ONNX_MEMOPT_IR_DIM_H_
 #define ONNX_MEMOPT_IR_DIM_H_
 
@@ -31,7 +33,7 @@ using Bindings = absl::flat_hash_map<std::string, int64_t>;
 // More terms than any real model's formula has; a bound on hostile input.
 inline constexpr int kMaxDimTerms = 256;
 
-struct Polynomial;  // lib/ir/dim.cc
+struct Polynomial;  // lib/ir/dim_polynomial.h
 
 class Dim {
  public:
@@ -83,6 +85,9 @@ std::optional<Dim> Min(const Dim& a, const Dim& b);
 // True if `a` is at least `bound` for every choice of names >= 1; false where
 // that is unknown.
 bool KnownAtLeast(const Dim& a, int64_t bound);
+// The same for names >= 0: what decides a comparison that a model makes itself,
+// since a size such as "past_sequence_length" may be 0 at run time.
+bool KnownAtLeastFromZero(const Dim& a, int64_t bound);
 
 }  // namespace onnx_memopt::ir
 
