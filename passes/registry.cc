@@ -5,7 +5,7 @@
 namespace onnx_memopt::passes {
 
 // Each factory is defined in the file of its pass.
-#define PASS(name, factory, summary)                      \
+#define PASS(name, factory, summary)                   \
   absl::StatusOr<std::unique_ptr<pass::Pass>> factory( \
       pass::PassOptions& options);
 #include "passes.def"

@@ -9,10 +9,10 @@
 // Why it saves memory: between two valid orders the peak may differ several
 // times; exporters write the order in which the program ran. Cost: none in the
 // run. Refuses: an order is taken only if the live peak falls; graphs with
-// tensors of unknown size; a call of a model-local function moves as a whole. What must not run after it: a pass that
-// appends or moves nodes without looking at the peak. The search is
-// plan::MinimizePeak; the result is replayed by plan::EvaluateSchedule and by
-// MemoryProfile, which share no code with it.
+// tensors of unknown size; a call of a model-local function moves as a whole.
+// What must not run after it: a pass that appends or moves nodes without
+// looking at the peak. The search is plan::MinimizePeak; the result is replayed
+// by plan::EvaluateSchedule and by MemoryProfile, which share no code with it.
 //
 // Options: exact-nodes (default 24), beam (default 64), max-states.
 
@@ -73,18 +73,16 @@ class Reorder final : public pass::Pass {
  private:
   absl::StatusOr<bool> ReorderBlock(Graph& graph, BlockId block,
                                     pass::PassContext& context) const {
-    ASSIGN_OR_RETURN(
-        const analysis::ScheduleProblemOfBlock problem,
-        BuildScheduleProblem(graph, context.analyses(), block));
+    ASSIGN_OR_RETURN(const analysis::ScheduleProblemOfBlock problem,
+                     BuildScheduleProblem(graph, context.analyses(), block));
     ASSIGN_OR_RETURN(const plan::ScheduleResult result,
                      plan::MinimizePeak(problem.problem, options_));
-    ASSIGN_OR_RETURN(
-        const plan::ScheduleProfile replay,
-        plan::EvaluateSchedule(problem.problem, result.order));
+    ASSIGN_OR_RETURN(const plan::ScheduleProfile replay,
+                     plan::EvaluateSchedule(problem.problem, result.order));
     if (replay.peak_bytes != result.peak_bytes) {
-      return absl::InternalError(absl::StrCat(
-          "the planned peak is ", result.peak_bytes,
-          " bytes, its replay has ", replay.peak_bytes));
+      return absl::InternalError(
+          absl::StrCat("the planned peak is ", result.peak_bytes,
+                       " bytes, its replay has ", replay.peak_bytes));
     }
     std::vector<NodeId> order;
     order.reserve(result.order.size());
@@ -110,10 +108,10 @@ class Reorder final : public pass::Pass {
             ? ""
             : absl::StrCat(" of subgraph \"",
                            Printable(graph.block(block).name), "\"");
-    context.Remark(absl::StrCat(
-        "live peak", where, " ", FormatBytes(before), " -> ",
-        FormatBytes(after), " (found by ", result.found_by,
-        result.optimal ? ", no order has a lower one)" : ")"));
+    context.Remark(
+        absl::StrCat("live peak", where, " ", FormatBytes(before), " -> ",
+                     FormatBytes(after), " (found by ", result.found_by,
+                     result.optimal ? ", no order has a lower one)" : ")"));
     return true;
   }
 
@@ -135,10 +133,8 @@ absl::StatusOr<std::unique_ptr<pass::Pass>> MakeReorder(
   ASSIGN_OR_RETURN(schedule.max_states,
                    options.Int("max-states", schedule.max_states,
                                "bound on the work of all searches"));
-  schedule.exact_nodes =
-      static_cast<int>(std::min<int64_t>(exact_nodes, 64));
-  schedule.beam_width =
-      static_cast<int>(std::clamp<int64_t>(beam, 1, 1 << 20));
+  schedule.exact_nodes = static_cast<int>(std::min<int64_t>(exact_nodes, 64));
+  schedule.beam_width = static_cast<int>(std::clamp<int64_t>(beam, 1, 1 << 20));
   return std::make_unique<Reorder>(std::move(schedule));
 }
 

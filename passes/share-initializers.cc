@@ -5,13 +5,14 @@
 //     w2 float[768, 768] = ...  /  the same bits   =>      <- MatMul_9
 //
 // Why it saves memory: runtimes load each initializer, tied or not; exporters
-// store tied weights (embedding and output projection) once per use. Cost: equal
-// candidates are read once, in pieces; weights that differ in a few samples are
-// not. Refuses: weights that are also graph inputs (the caller may override
-// one), graph outputs, weights of which one cannot be seen from where the other
-// is used. Transposed copies are reported only: sharing them would add work to
-// the run. Paper: none. Run drop-dead before it, so that dead weights do not
-// count. Never for training: tied parameters would get one gradient.
+// store tied weights (embedding and output projection) once per use. Cost:
+// equal candidates are read once, in pieces; weights that differ in a few
+// samples are not. Refuses: weights that are also graph inputs (the caller may
+// override one), graph outputs, weights of which one cannot be seen from where
+// the other is used. Transposed copies are reported only: sharing them would
+// add work to the run. Paper: none. Run drop-dead before it, so that dead
+// weights do not count. Never for training: tied parameters would get one
+// gradient.
 //
 // Options: read-external (default true), min-bytes (default 1).
 
@@ -116,8 +117,8 @@ class ShareInitializers final : public pass::Pass {
       std::vector<ValueId> kept;
       for (WeightId weight : group) {
         const ValueId value = candidates.lookup(weight);
-        const auto visible = std::find_if(
-            kept.begin(), kept.end(), [&](ValueId representative) {
+        const auto visible =
+            std::find_if(kept.begin(), kept.end(), [&](ValueId representative) {
               return names.at(graph.value(representative).name) == 1 &&
                      graph.IsInside(graph.value(value).block,
                                     graph.value(representative).block);
@@ -133,15 +134,15 @@ class ShareInitializers final : public pass::Pass {
     if (replacements.empty()) return false;
     graph.ReplaceUses(replacements);
     for (size_t i = 0; i < graph.num_blocks(); ++i) {
-      const BlockId block(static_cast<uint32_t>(i));
+      const BlockId block{static_cast<uint32_t>(i)};
       std::erase_if(
           graph.mutable_block(block).initializers,
           [&](ValueId value) { return replacements.contains(value); });
     }
     context.Remark(absl::StrCat("shared ", replacements.size(),
                                 " repeated weight",
-                                replacements.size() == 1 ? "" : "s",
-                                ", saves ", FormatBytes(saved_bytes)));
+                                replacements.size() == 1 ? "" : "s", ", saves ",
+                                FormatBytes(saved_bytes)));
     return true;
   }
 
@@ -156,9 +157,8 @@ absl::StatusOr<std::unique_ptr<pass::Pass>> MakeShareInitializers(
   ASSIGN_OR_RETURN(equal.read_external,
                    options.Bool("read-external", true,
                                 "compare weights in external files too"));
-  ASSIGN_OR_RETURN(
-      equal.min_size_bytes,
-      options.Int("min-bytes", 1, "leave smaller weights alone"));
+  ASSIGN_OR_RETURN(equal.min_size_bytes,
+                   options.Int("min-bytes", 1, "leave smaller weights alone"));
   return std::make_unique<ShareInitializers>(equal);
 }
 

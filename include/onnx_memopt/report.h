@@ -107,7 +107,7 @@ struct Report {
   std::optional<ReportPeak> after;  // empty if no pass ran
   // Of the model as it is after the passes.
   std::vector<ReportTensor> tensors;
-  std::vector<ReportNode> nodes;  // of the main graph
+  std::vector<ReportNode> nodes;      // of the main graph
   std::vector<ReportTensor> at_peak;  // the largest first
   std::vector<ReportPass> passes;
   std::vector<ReportSweepPoint> sweep;

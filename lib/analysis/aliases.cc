@@ -21,8 +21,7 @@ absl::StatusOr<Aliases> Aliases::Compute(const ir::Graph& graph,
     for (ir::NodeId step : timeline->steps(block)) {
       const ir::Node& node = graph.node(step);
       const int operand = node.info->view_of;
-      if (operand < 0 ||
-          static_cast<size_t>(operand) >= node.operands.size() ||
+      if (operand < 0 || static_cast<size_t>(operand) >= node.operands.size() ||
           node.results.empty()) {
         continue;
       }
@@ -37,7 +36,7 @@ absl::StatusOr<Aliases> Aliases::Compute(const ir::Graph& graph,
 
 void Aliases::Print(const ir::Graph& graph, std::string* out) const {
   for (size_t i = 0; i < root_.size(); ++i) {
-    const ir::ValueId id(static_cast<uint32_t>(i));
+    const ir::ValueId id{static_cast<uint32_t>(i)};
     if (root_[i] == id) continue;
     absl::StrAppend(out, Printable(graph.value(id).name), " is a view of ",
                     Printable(graph.value(root_[i]).name), "\n");

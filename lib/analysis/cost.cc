@@ -99,14 +99,13 @@ absl::StatusOr<Cost> Cost::Compute(const ir::Graph& graph,
 
 void Cost::Print(const ir::Graph& graph, std::string* out) const {
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    const NodeId id(static_cast<uint32_t>(i));
+    const NodeId id{static_cast<uint32_t>(i)};
     if (graph.erased(id)) continue;
     const auto number = [](const std::optional<int64_t>& n) {
       return n ? absl::StrCat(*n) : std::string("?");
     };
-    absl::StrAppend(out, graph.DisplayName(id), ": ",
-                    number(nodes_[i].flops), " flops, ",
-                    number(nodes_[i].traffic_bytes), " bytes\n");
+    absl::StrAppend(out, graph.DisplayName(id), ": ", number(nodes_[i].flops),
+                    " flops, ", number(nodes_[i].traffic_bytes), " bytes\n");
   }
 }
 

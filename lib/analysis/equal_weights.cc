@@ -50,9 +50,8 @@ class Finder {
       }
     }
     // Each round splits the groups of the round before by a closer look.
-    auto groups = Split({candidates}, [&](WeightId id) {
-      return ShapeKey(graph_.weight(id));
-    });
+    auto groups = Split(
+        {candidates}, [&](WeightId id) { return ShapeKey(graph_.weight(id)); });
     groups = Split(groups, [&](WeightId id) { return SampleKey(id); });
     groups = Split(groups, [&](WeightId id) { return ContentKey(id); });
     for (std::vector<WeightId>& group : groups) {
@@ -143,7 +142,8 @@ class Finder {
     for (int64_t offset = 0; offset < size; offset += kChunkBytes) {
       const int64_t length = std::min(kChunkBytes, size - offset);
       if (length == kChunkBytes && reader_.IsHole(weight, offset, length)) {
-        if (!zero_chunk_) zero_chunk_ = Hash(Bytes(std::string(kChunkBytes, 0)));
+        if (!zero_chunk_)
+          zero_chunk_ = Hash(Bytes(std::string(kChunkBytes, 0)));
         hasher.update(*zero_chunk_);
         continue;
       }
@@ -177,9 +177,8 @@ class Finder {
     const int64_t columns = weight.dims[1];
     const int64_t length = std::min(rows, columns);
     if (length < 2) return std::nullopt;
-    std::string key =
-        absl::StrCat(static_cast<int>(weight.element), " ", length, " ",
-                     std::max(rows, columns), " ");
+    std::string key = absl::StrCat(static_cast<int>(weight.element), " ",
+                                   length, " ", std::max(rows, columns), " ");
     for (int64_t i = 0; i < std::min(length, kDiagonalSamples); ++i) {
       const int64_t at = length * i / std::min(length, kDiagonalSamples);
       std::string sample(static_cast<size_t>(*element), '\0');
@@ -233,11 +232,10 @@ class Finder {
         if (!tile_a || !tile_b) return false;
         for (int64_t i = 0; i < height; ++i) {
           for (int64_t j = 0; j < width; ++j) {
-            if (tile_a->compare(
-                    static_cast<size_t>((i * width + j) * element),
-                    static_cast<size_t>(element), *tile_b,
-                    static_cast<size_t>((j * height + i) * element),
-                    static_cast<size_t>(element)) != 0) {
+            if (tile_a->compare(static_cast<size_t>((i * width + j) * element),
+                                static_cast<size_t>(element), *tile_b,
+                                static_cast<size_t>((j * height + i) * element),
+                                static_cast<size_t>(element)) != 0) {
               return false;
             }
           }
@@ -248,8 +246,8 @@ class Finder {
   }
 
   std::optional<std::string> Tile(const Weight& weight, int64_t row,
-                                  int64_t column, int64_t height,
-                                  int64_t width, int64_t element) {
+                                  int64_t column, int64_t height, int64_t width,
+                                  int64_t element) {
     std::string tile(static_cast<size_t>(height * width * element), '\0');
     const auto bytes = static_cast<size_t>(width * element);
     for (int64_t i = 0; i < height; ++i) {

@@ -59,8 +59,8 @@ class LivenessBuilder {
     }
   }
 
-  // The block in whose steps the value is defined: a call's body has none of its
-  // own.
+  // The block in whose steps the value is defined: a call's body has none of
+  // its own.
   BlockId TimelineBlock(ValueId value) const {
     BlockId block = graph_.value(value).block;
     while (graph_.block(block).kind == ir::BlockKind::kCallBody) {
@@ -94,8 +94,7 @@ class LivenessBuilder {
     const Node& node = graph_.node(id);
     for (ValueId result : node.results) {
       if (result == kNoValue) continue;
-      const Step end =
-          std::max(last_use_[ir::Index(result)], step) + 1;
+      const Step end = std::max(last_use_[ir::Index(result)], step) + 1;
       const Step steps = static_cast<Step>(timeline_.steps(block).size());
       const LiveRange range{step, std::min(end, std::max(steps, step + 1))};
       const ValueId root = aliases_.root(result);
@@ -127,9 +126,9 @@ class LivenessBuilder {
       if (node.operands[i] == kNoValue) continue;
       const StorageId id = out_.storage_of(node.operands[i]);
       const Storage& storage = out_.storage(id);
-      if (storage.kind != StorageKind::kActivation ||
-          storage.block != block || storage.size_bytes != bytes ||
-          storage.range.end != step + 1 || OutlivesStep(storage, step)) {
+      if (storage.kind != StorageKind::kActivation || storage.block != block ||
+          storage.size_bytes != bytes || storage.range.end != step + 1 ||
+          OutlivesStep(storage, step)) {
         continue;
       }
       const bool read_twice = std::any_of(
@@ -152,7 +151,7 @@ class LivenessBuilder {
 
   void AddStorage(ValueId value, BlockId block, StorageKind kind, Step begin,
                   Step end) {
-    const StorageId id(static_cast<uint32_t>(out_.storages_.size()));
+    const StorageId id{static_cast<uint32_t>(out_.storages_.size())};
     out_.storages_.push_back({.kind = kind,
                               .block = block,
                               .range = {begin, end},

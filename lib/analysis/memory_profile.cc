@@ -29,8 +29,8 @@ size_t ResultsFromBlocks(const Node& node) {
   if (node.op_type == "Scan") {
     const int64_t scanned = IntAttribute(node, "num_scan_inputs", 0);
     const auto operands = static_cast<int64_t>(node.operands.size());
-    return static_cast<size_t>(std::clamp<int64_t>(operands - scanned, 0,
-                                                   operands));
+    return static_cast<size_t>(
+        std::clamp<int64_t>(operands - scanned, 0, operands));
   }
   return 0;
 }
@@ -199,8 +199,8 @@ absl::StatusOr<std::vector<ir::Dim>> SymbolicPeak(const ir::Graph& graph,
         peak.begin(), peak.end(),
         [&](const ir::Dim& other) { return Dominates(other, *total); });
     if (covered) continue;
-    std::erase_if(peak,
-                  [&](const ir::Dim& other) { return Dominates(*total, other); });
+    std::erase_if(
+        peak, [&](const ir::Dim& other) { return Dominates(*total, other); });
     peak.push_back(*total);
   }
   // More terms than that say nothing to a reader: the largest for sizes of 256.

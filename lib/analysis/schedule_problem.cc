@@ -158,9 +158,8 @@ void AddBodies(const ir::Graph& graph, BlockId block, const Timeline& timeline,
   std::vector<int64_t> change(count + 1);
   for (const Storage& storage : liveness.storages()) {
     const bool inside = std::all_of(
-        storage.values.begin(), storage.values.end(), [&](ValueId value) {
-          return graph.value(value).block != block;
-        });
+        storage.values.begin(), storage.values.end(),
+        [&](ValueId value) { return graph.value(value).block != block; });
     if (storage.kind != StorageKind::kActivation || storage.block != block ||
         !inside || !storage.size_bytes) {
       continue;
@@ -194,8 +193,7 @@ absl::StatusOr<ScheduleProblemOfBlock> BuildScheduleProblem(
   ASSIGN_OR_RETURN(const Sizes* sizes, analyses.Get<Sizes>());
   ASSIGN_OR_RETURN(const Liveness* liveness, analyses.Get<Liveness>());
   ASSIGN_OR_RETURN(const MemoryProfile* profile, analyses.Get<MemoryProfile>());
-  ScheduleProblemOfBlock out =
-      Builder(graph, block, *aliases, *sizes).Build();
+  ScheduleProblemOfBlock out = Builder(graph, block, *aliases, *sizes).Build();
   llvm::DenseMap<NodeId, size_t> index;
   for (size_t i = 0; i < out.nodes.size(); ++i) index[out.nodes[i]] = i;
   const std::vector<NodeId>& steps = timeline->steps(block);

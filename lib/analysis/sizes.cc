@@ -18,8 +18,7 @@ absl::StatusOr<Sizes> Sizes::Compute(const ir::Graph& graph,
   sizes.bytes_.resize(graph.num_values());
   sizes.symbolic_.resize(graph.num_values());
   for (size_t i = 0; i < graph.num_values(); ++i) {
-    const ir::Value& value =
-        graph.value(ir::ValueId(static_cast<uint32_t>(i)));
+    const ir::Value& value = graph.value(ir::ValueId(static_cast<uint32_t>(i)));
     if (value.weight != ir::kNoWeight) {
       sizes.bytes_[i] = graph.weight(value.weight).size_bytes;
       sizes.symbolic_[i] = ir::Dim(*sizes.bytes_[i]);
@@ -35,7 +34,7 @@ absl::StatusOr<Sizes> Sizes::Compute(const ir::Graph& graph,
 
 void Sizes::Print(const ir::Graph& graph, std::string* out) const {
   for (size_t i = 0; i < graph.num_values(); ++i) {
-    const ir::ValueId id(static_cast<uint32_t>(i));
+    const ir::ValueId id{static_cast<uint32_t>(i)};
     absl::StrAppend(out, Printable(graph.value(id).name), " : ",
                     ToString(graph.value(id).type), " ",
                     symbolic_[i] ? symbolic_[i]->ToString() : "?", " bytes\n");

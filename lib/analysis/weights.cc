@@ -71,9 +71,9 @@ absl::StatusOr<Weights> Weights::Compute(const ir::Graph& graph,
   ASSIGN_OR_RETURN(result.equal_, FindEqualWeights(graph, ids, {}));
   for (const auto& group : result.equal_.groups) {
     const int64_t extra = static_cast<int64_t>(group.size()) - 1;
-    result.duplicate_bytes_ = SaturatingAdd(
-        result.duplicate_bytes_,
-        extra * graph.weight(group.front()).size_bytes);
+    result.duplicate_bytes_ =
+        SaturatingAdd(result.duplicate_bytes_,
+                      extra * graph.weight(group.front()).size_bytes);
   }
   result.shared_by_subgraphs_ = FindShared(graph, *timeline);
   return result;

@@ -79,8 +79,8 @@ class TableBuilder {
     for (ValueId value : graph_.block(block).params) {
       AddTensor(value);
       if (block == ir::kMainBlock) {
-        report_.inputs_bytes = SaturatingAdd(
-            report_.inputs_bytes, sizes_.bytes(value).value_or(0));
+        report_.inputs_bytes = SaturatingAdd(report_.inputs_bytes,
+                                             sizes_.bytes(value).value_or(0));
       }
     }
     for (ValueId value : graph_.block(block).initializers) AddTensor(value);
@@ -126,8 +126,8 @@ class TableBuilder {
     tensor.begin = liveness_.range(id).begin;
     tensor.end = liveness_.range(id).end;
     tensor.storage = static_cast<int64_t>(storage);
-    tensor.graph = static_cast<int64_t>(
-        ir::Index(liveness_.storage(storage).block));
+    tensor.graph =
+        static_cast<int64_t>(ir::Index(liveness_.storage(storage).block));
     return tensor;
   }
 
@@ -138,9 +138,9 @@ class TableBuilder {
       ReportNode out;
       out.index = static_cast<int64_t>(i);
       out.name = timeline_.StepName(graph_, steps[i]);
-      out.op = node.domain.empty() ? node.op_type
-                                   : absl::StrCat(node.domain, ".",
-                                                  node.op_type);
+      out.op = node.domain.empty()
+                   ? node.op_type
+                   : absl::StrCat(node.domain, ".", node.op_type);
       out.output_bytes = 0;
       for (ValueId result : node.results) {
         if (result == ir::kNoValue) continue;
@@ -173,8 +173,7 @@ std::string WeightName(const ir::Graph& graph, ir::WeightId id) {
 }  // namespace
 
 absl::StatusOr<ReportPeak> BuildPeak(const ir::Graph& graph,
-                                     AnalysisManager& analyses,
-                                     bool formulas) {
+                                     AnalysisManager& analyses, bool formulas) {
   ASSIGN_OR_RETURN(const Timeline* timeline, analyses.Get<Timeline>());
   ASSIGN_OR_RETURN(const MemoryProfile* profile, analyses.Get<MemoryProfile>());
   ASSIGN_OR_RETURN(const Packing* packing, analyses.Get<Packing>());
@@ -183,8 +182,8 @@ absl::StatusOr<ReportPeak> BuildPeak(const ir::Graph& graph,
   peak.packed_peak_bytes = packing->arena_bytes();
   peak.peak_step = profile->main().peak_step;
   if (peak.peak_step >= 0) {
-    const NodeId node = timeline->steps(
-        ir::kMainBlock)[static_cast<size_t>(peak.peak_step)];
+    const NodeId node =
+        timeline->steps(ir::kMainBlock)[static_cast<size_t>(peak.peak_step)];
     peak.peak_node = timeline->StepName(graph, node);
     peak.peak_op = graph.node(node).op_type;
   }
@@ -209,9 +208,9 @@ absl::StatusOr<ReportWeights> BuildWeights(const ir::Graph& graph,
     // Many models repeat small constants; they are in the total only.
     const int64_t bytes = graph.weight(group.front()).size_bytes;
     if (bytes < 1024) continue;
-    out.notes.push_back(absl::StrCat(
-        WeightName(graph, group.front()), " is stored ", group.size(),
-        " times (", FormatBytes(bytes), " each)"));
+    out.notes.push_back(absl::StrCat(WeightName(graph, group.front()),
+                                     " is stored ", group.size(), " times (",
+                                     FormatBytes(bytes), " each)"));
   }
   for (const auto& [a, b] : weights->equal().transposed) {
     out.transposed_bytes =

@@ -115,15 +115,14 @@ class Run {
     RETURN_IF_ERROR(BuildTables(graph_, analyses, &report_));
     for (const std::string& name : graph_.symbols) {
       const auto it = graph_.assumed.find(name);
-      report_.dims.push_back({.name = name,
-                              .value = it == graph_.assumed.end() ? 1
-                                                                  : it->second,
-                              .assumed = it == graph_.assumed.end()});
+      report_.dims.push_back(
+          {.name = name,
+           .value = it == graph_.assumed.end() ? 1 : it->second,
+           .assumed = it == graph_.assumed.end()});
     }
-    std::sort(report_.dims.begin(), report_.dims.end(),
-              [](const ReportDim& a, const ReportDim& b) {
-                return a.name < b.name;
-              });
+    std::sort(
+        report_.dims.begin(), report_.dims.end(),
+        [](const ReportDim& a, const ReportDim& b) { return a.name < b.name; });
     report_.warnings = graph_.warnings;
     return absl::OkStatus();
   }
@@ -219,8 +218,7 @@ class Run {
     report_.weights_after_bytes = weights->bytes();
     if (options_.output.empty()) return absl::OkStatus();
     Progress("writing");
-    ASSIGN_OR_RETURN(const onnx::ModelProto proto,
-                     io::Export(*model_, graph_));
+    ASSIGN_OR_RETURN(const onnx::ModelProto proto, io::Export(*model_, graph_));
     return Write(proto);
   }
 

@@ -25,7 +25,8 @@ class Exporter {
 
   absl::Status RewriteGraph(BlockId id, onnx::GraphProto* proto) {
     const Block& block = graph_.block(id);
-    const absl::flat_hash_set<std::string> removed = RemovedNames(block, *proto);
+    const absl::flat_hash_set<std::string> removed =
+        RemovedNames(block, *proto);
     RETURN_IF_ERROR(RewriteNodes(block, proto));
     if (removed.empty()) return absl::OkStatus();
     EraseIf(proto->mutable_initializer(), [&](const onnx::TensorProto& t) {
@@ -135,8 +136,8 @@ class Exporter {
   // A node that a pass made.
   absl::Status MakeNode(const Node& node, onnx::NodeProto* out) const {
     if (!node.blocks.empty()) {
-      return absl::InternalError(absl::StrCat(
-          "node \"", node.name, "\": a new node with a subgraph"));
+      return absl::InternalError(
+          absl::StrCat("node \"", node.name, "\": a new node with a subgraph"));
     }
     out->set_name(node.name);
     out->set_op_type(node.op_type);
@@ -172,8 +173,9 @@ class Exporter {
       out->set_type(onnx::AttributeProto::STRINGS);
       for (const std::string& text : *ss) out->add_strings(text);
     } else {
-      return absl::InternalError(absl::StrCat(
-          "attribute \"", attribute.name, "\" of a new node cannot be written"));
+      return absl::InternalError(
+          absl::StrCat("attribute \"", attribute.name,
+                       "\" of a new node cannot be written"));
     }
     return absl::OkStatus();
   }

@@ -10,7 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "importer.h"
+#include "io/importer.h"
 #include "onnx/onnx_pb.h"
 #include "onnx_memopt/io/tensor_values.h"
 #include "onnx_memopt/support/format.h"
@@ -82,8 +82,8 @@ class Importer {
   static Opsets OpsetsOf(const Imports& imports) {
     Opsets opsets;
     for (const onnx::OperatorSetIdProto& opset : imports) {
-      opsets[NormalDomain(opset.domain())] = static_cast<int>(
-          std::clamp<int64_t>(opset.version(), 0, INT32_MAX));
+      opsets[NormalDomain(opset.domain())] =
+          static_cast<int>(std::clamp<int64_t>(opset.version(), 0, INT32_MAX));
     }
     return opsets;
   }
@@ -130,19 +130,30 @@ class Importer {
     ir::Shape shape;
     for (int64_t dim : weight.dims) shape.emplace_back(dim);
     value.type = ir::Type::Tensor(weight.element, std::move(shape));
-    value.contents = ContentsOf(weight, proto);
+    value.contents = ContentsOf(weight);
     value.weight = AddWeight(std::move(weight), proto);
     const ValueId id = AddValue(std::move(value));
     graph_.mutable_block(block).initializers.push_back(id);
     return Define(name, id, "initializer");
   }
 
-  std::shared_ptr<const ir::Contents> ContentsOf(
-      const ir::Weight& weight, const onnx::TensorProto* proto) const {
-    if (proto == nullptr) return nullptr;
-    std::optional<ir::Contents> contents = DecodeContents(weight, *proto);
-    if (!contents) return nullptr;
-    return std::make_shared<const ir::Contents>(*std::move(contents));
+  // Null for large tensors, external ones, and types that shapes do not use.
+  static std::shared_ptr<const ir::Contents> ContentsOf(
+      const ir::Weight& weight) {
+    ir::Contents contents;
+    contents.dims.assign(weight.dims.begin(), weight.dims.end());
+    if (const auto integers = IntegerValues(weight)) {
+      for (int64_t x : *integers) {
+        contents.elements.push_back(ir::Element::Integer(ir::Dim(x)));
+      }
+    } else if (const auto reals = RealValues(weight)) {
+      for (double x : *reals) {
+        contents.elements.push_back(ir::Element::Real(x));
+      }
+    } else {
+      return nullptr;
+    }
+    return std::make_shared<const ir::Contents>(std::move(contents));
   }
 
   absl::Status ImportInitializers(const onnx::GraphProto& proto,
@@ -168,8 +179,7 @@ class Importer {
       ASSIGN_OR_RETURN(ir::Weight weight,
                        ResolveSparseTensor(model_, tensor, name));
       RETURN_IF_ERROR(AddInitializer(block, std::move(weight), name,
-                                     /*proto=*/nullptr,
-                                     inputs.contains(name)));
+                                     /*proto=*/nullptr, inputs.contains(name)));
     }
     return absl::OkStatus();
   }
@@ -400,12 +410,11 @@ class Importer {
         return ir::AttributeValue(copy(a.strings()));
       case onnx::AttributeProto::TENSOR: {
         const Node& owner = graph_.node(node);
-        const bool is_result = !owner.results.empty() &&
-                               owner.results[0] != kNoValue;
+        const bool is_result =
+            !owner.results.empty() && owner.results[0] != kNoValue;
         const std::string name =
             is_result ? graph_.value(owner.results[0]).name : a.t().name();
-        ASSIGN_OR_RETURN(ir::Weight weight,
-                         ResolveTensor(model_, a.t(), name));
+        ASSIGN_OR_RETURN(ir::Weight weight, ResolveTensor(model_, a.t(), name));
         return ir::AttributeValue(AddWeight(std::move(weight), &a.t()));
       }
       default:
@@ -419,12 +428,9 @@ class Importer {
     if (node.results.empty() || node.results[0] == kNoValue) return;
     Value& value = graph_.mutable_value(node.results[0]);
     for (const ir::Attribute& attribute : node.attributes) {
-      if (const auto* weight =
-              std::get_if<ir::WeightId>(&attribute.value)) {
+      if (const auto* weight = std::get_if<ir::WeightId>(&attribute.value)) {
         value.weight = *weight;
-        value.contents =
-            ContentsOf(graph_.weight(*weight),
-                       state_.weight_protos[ir::Index(*weight)]);
+        value.contents = ContentsOf(graph_.weight(*weight));
         return;
       }
       ir::Contents contents;
@@ -432,8 +438,7 @@ class Importer {
         contents.elements.push_back(ir::Element::Integer(ir::Dim(i)));
       };
       const auto real = [&](float f) {
-        contents.elements.push_back(
-            ir::Element::Real(static_cast<double>(f)));
+        contents.elements.push_back(ir::Element::Real(static_cast<double>(f)));
       };
       if (const auto* i = std::get_if<int64_t>(&attribute.value)) {
         integer(*i);
@@ -481,9 +486,8 @@ class Importer {
           "graphs and calls are nested deeper than ", kMaxBlockDepth));
     }
     const CallFrame* frame = MakeFrame(function, proto, caller);
-    const BlockId body = AddBlock({.kind = BlockKind::kCallBody,
-                                   .owner = call,
-                                   .name = function.name()});
+    const BlockId body = AddBlock(
+        {.kind = BlockKind::kCallBody, .owner = call, .name = function.name()});
     graph_.mutable_node(call).blocks.push_back(body);
     // A function sees its own names only, and its own opsets.
     std::vector<Scope> outer_scopes = std::exchange(scopes_, {});
@@ -537,10 +541,10 @@ class Importer {
         passed_through.push_back(i);
       }
     }
-    RETURN_IF_ERROR(DefineResults(
-        function.node(), function.value_info(),
-        static_cast<decltype(&function.value_info())>(nullptr), body,
-        &call_results));
+    RETURN_IF_ERROR(
+        DefineResults(function.node(), function.value_info(),
+                      static_cast<decltype(&function.value_info())>(nullptr),
+                      body, &call_results));
     RETURN_IF_ERROR(ImportNodes(function.node(), body, frame));
     // An output that is an input, or one value under two output names: the call
     // defines a value of its own for it, the same bytes under another name.

@@ -1,5 +1,5 @@
-// What the reader knows of each node beside the IR: its proto, and the call that
-// its attributes may refer to. Shared by import.cc and type_inference.cc.
+// What the reader knows of each node beside the IR: its proto, and the call
+// that its attributes may refer to. Shared by import.cc and type_inference.cc.
 #ifndef ONNX_MEMOPT_LIB_IO_IMPORTER_H_
 #define ONNX_MEMOPT_LIB_IO_IMPORTER_H_
 
@@ -30,9 +30,9 @@ struct NodeSource {
 
 struct ImportState {
   ir::Graph graph;
-  std::vector<NodeSource> node_sources;                // by NodeId
-  std::vector<const onnx::TypeProto*> stated_types;    // by ValueId
-  std::vector<const onnx::TensorProto*> weight_protos; // by WeightId; or null
+  std::vector<NodeSource> node_sources;                 // by NodeId
+  std::vector<const onnx::TypeProto*> stated_types;     // by ValueId
+  std::vector<const onnx::TensorProto*> weight_protos;  // by WeightId; or null
   std::vector<std::unique_ptr<CallFrame>> frames;
 
   // Says at most a few times the same kind of thing.

@@ -1,4 +1,4 @@
-#include "onnx_inference.h"
+#include "io/onnx_inference.h"
 
 #include <exception>
 #include <list>

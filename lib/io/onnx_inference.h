@@ -8,10 +8,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
+#include "io/type_proto.h"
 #include "onnx/onnx_pb.h"
 #include "onnx_memopt/ir/contents.h"
 #include "onnx_memopt/ir/type.h"
-#include "type_proto.h"
 
 namespace onnx_memopt::io {
 

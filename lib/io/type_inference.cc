@@ -4,7 +4,8 @@
 // a loop's body is walked until the types of what it carries no longer change.
 //
 // ONNX's data propagation is not used as such: the contents that our rules
-// compute are a superset of it, and are handed to ONNX's inference as input data.
+// compute are a superset of it, and are handed to ONNX's inference as input
+// data.
 
 #include <algorithm>
 #include <memory>
@@ -15,12 +16,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "importer.h"
-#include "onnx_inference.h"
+#include "io/importer.h"
+#include "io/onnx_inference.h"
+#include "io/type_proto.h"
 #include "onnx_memopt/ir/op_info.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
-#include "type_proto.h"
 
 namespace onnx_memopt::io {
 namespace {
@@ -128,8 +129,8 @@ class TypeInference {
       NameDim(name);
       shape.emplace_back(names_.at(name));
     }
-    value.type = Type::Tensor(
-        FromTypeProto(*proto, names_).element, std::move(shape));
+    value.type =
+        Type::Tensor(FromTypeProto(*proto, names_).element, std::move(shape));
     return absl::OkStatus();
   }
 
@@ -290,8 +291,8 @@ class TypeInference {
   }
 
   // Walks `body` with its params `first`... carrying `carried`, until each
-  // result type agrees with the param that it becomes; `carried` holds the types
-  // for which that is so.
+  // result type agrees with the param that it becomes; `carried` holds the
+  // types for which that is so.
   void InferCarried(BlockId body, size_t first_param, size_t first_result,
                     std::vector<Type>* carried) {
     const Block& block = graph_.block(body);
@@ -307,8 +308,8 @@ class TypeInference {
       for (size_t i = 0; i < carried->size(); ++i) {
         if (first_result + i >= block.results.size()) continue;
         const Type& next = graph_.value(block.results[first_result + i]).type;
-        Type joined = round + 1 < kMaxRounds ? JoinTypes((*carried)[i], next)
-                                             : Type();
+        Type joined =
+            round + 1 < kMaxRounds ? JoinTypes((*carried)[i], next) : Type();
         if (ToString(joined) != ToString((*carried)[i])) {
           (*carried)[i] = std::move(joined);
           changed = true;
@@ -393,7 +394,8 @@ class TypeInference {
     const size_t scanned = std::min(
         operands, static_cast<size_t>(std::max<int64_t>(stated_inputs, 0)));
     const size_t states = operands - scanned;
-    const std::vector<int64_t>* in_axes = IntsAttribute(node, "scan_input_axes");
+    const std::vector<int64_t>* in_axes =
+        IntsAttribute(node, "scan_input_axes");
     std::optional<Dim> trips;
     for (size_t i = 0; i < scanned && first == 0; ++i) {
       const Type* type = TypeOf(node.operands[first + states + i]);
@@ -455,8 +457,8 @@ class TypeInference {
       Type type;
       type.kind = ir::TypeKind::kSequence;
       if (i < block.results.size()) {
-        type.nested = std::make_shared<const Type>(
-            graph_.value(block.results[i]).type);
+        type.nested =
+            std::make_shared<const Type>(graph_.value(block.results[i]).type);
       }
       SetResult(node.results[i], std::move(type), nullptr);
     }
@@ -478,9 +480,9 @@ class TypeInference {
       }
       if (all_constant && BitWidth(value.type.element) &&
           !SizeBytes(value.type)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "tensor \"", Printable(value.name), "\" ", ToString(value.type),
-            " has more than 2^63 bytes"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("tensor \"", Printable(value.name), "\" ",
+                         ToString(value.type), " has more than 2^63 bytes"));
       }
     }
     return absl::OkStatus();
@@ -535,12 +537,13 @@ absl::Status CheckImportOptions(const LoadedModel& model,
   for (const auto& [name, size] : options.dims) {
     if (std::find(dims.begin(), dims.end(), name) == dims.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the model has no dimension \"", Printable(name),
-                       "\"; ", ListNames(dims)));
+          absl::StrCat("the model has no dimension \"", Printable(name), "\"; ",
+                       ListNames(dims)));
     }
     if (size < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "dimension \"", Printable(name), "\" must be at least 1, not ", size));
+      return absl::InvalidArgumentError(
+          absl::StrCat("dimension \"", Printable(name),
+                       "\" must be at least 1, not ", size));
     }
   }
   for (const auto& [name, shape] : options.input_shapes) {

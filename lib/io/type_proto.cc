@@ -1,4 +1,4 @@
-#include "type_proto.h"
+#include "io/type_proto.h"
 
 #include <memory>
 #include <optional>
@@ -118,7 +118,8 @@ onnx::TypeProto ToTypeProto(const Type& type, NamedDims* names) {
       *proto.mutable_optional_type()->mutable_elem_type() = nested();
       break;
     case TypeKind::kMap:
-      proto.mutable_map_type()->set_key_type(static_cast<int32_t>(type.element));
+      proto.mutable_map_type()->set_key_type(
+          static_cast<int32_t>(type.element));
       *proto.mutable_map_type()->mutable_value_type() = nested();
       break;
     case TypeKind::kOpaque:
@@ -179,7 +180,8 @@ Type JoinTypes(const Type& a, const Type& b) {
     }
   }
   if (a.nested && b.nested) {
-    joined.nested = std::make_shared<const Type>(JoinTypes(*a.nested, *b.nested));
+    joined.nested =
+        std::make_shared<const Type>(JoinTypes(*a.nested, *b.nested));
   } else {
     joined.nested = nullptr;
   }

@@ -24,8 +24,8 @@ onnx::TypeProto ToTypeProto(const ir::Type& type, NamedDims* names);
 // contradict each other; then `type` keeps its own.
 bool MergeType(const ir::Type& other, ir::Type* type);
 
-// What holds for both: of two types that disagree in a dimension, that dimension
-// becomes unknown.
+// What holds for both: of two types that disagree in a dimension, that
+// dimension becomes unknown.
 ir::Type JoinTypes(const ir::Type& a, const ir::Type& b);
 
 // Element type and every dimension known (for non-tensors: the nested type).

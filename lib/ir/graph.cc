@@ -100,7 +100,7 @@ void ForEachNestedNode(const Graph& graph, NodeId root, Visitor visit) {
 
 void CollectUses(const Graph& graph, NodeId id, std::vector<ValueId>* uses) {
   const Node& node = graph.node(id);
-  llvm::SmallDenseSet<ValueId, 16> seen;
+  llvm::DenseSet<ValueId> seen;
   const auto use = [&](ValueId value) {
     if (value != kNoValue && seen.insert(value).second) uses->push_back(value);
   };
@@ -110,7 +110,7 @@ void CollectUses(const Graph& graph, NodeId id, std::vector<ValueId>* uses) {
   for (ValueId value : node.results) {
     if (value != kNoValue) seen.insert(value);
   }
-  llvm::SmallDenseSet<BlockId, 8> inside;
+  llvm::DenseSet<BlockId> inside;
   ForEachNestedNode(graph, id, [&](BlockId b) { inside.insert(b); });
   const auto capture = [&](ValueId value) {
     if (value == kNoValue || inside.contains(graph.value(value).block)) return;
@@ -123,6 +123,5 @@ void CollectUses(const Graph& graph, NodeId id, std::vector<ValueId>* uses) {
     for (ValueId value : graph.block(b).results) capture(value);
   });
 }
-
 
 }  // namespace onnx_memopt::ir

@@ -70,6 +70,10 @@ ElementInfo Info(ElementType type) {
       return {"uint2", 2};
     case ElementType::kInt2:
       return {"int2", 2};
+    case ElementType::kFloat6E2M3:
+      return {"float6e2m3", 6};
+    case ElementType::kFloat6E3M2:
+      return {"float6e3m2", 6};
   }
   return {"undefined", 0};
 }

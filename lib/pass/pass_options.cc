@@ -22,8 +22,8 @@ absl::Status PassOptions::BadValue(absl::string_view key,
                                    absl::string_view value,
                                    absl::string_view expected) const {
   return absl::InvalidArgumentError(
-      absl::StrCat("pass ", pass_, ": option ", key, " is \"",
-                   Printable(value), "\"; expected ", expected));
+      absl::StrCat("pass ", pass_, ": option ", key, " is \"", Printable(value),
+                   "\"; expected ", expected));
 }
 
 absl::StatusOr<int64_t> PassOptions::Int(absl::string_view key,
@@ -41,8 +41,7 @@ absl::StatusOr<int64_t> PassOptions::Int(absl::string_view key,
 absl::StatusOr<bool> PassOptions::Bool(absl::string_view key,
                                        bool default_value,
                                        absl::string_view help) {
-  const std::string* text =
-      Find(key, default_value ? "true" : "false", help);
+  const std::string* text = Find(key, default_value ? "true" : "false", help);
   if (text == nullptr) return default_value;
   if (*text == "true" || *text == "1") return true;
   if (*text == "false" || *text == "0") return false;
@@ -51,9 +50,9 @@ absl::StatusOr<bool> PassOptions::Bool(absl::string_view key,
 
 absl::Status PassOptions::CheckAllRead() const {
   for (const auto& [key, value] : values_) {
-    const bool known = std::any_of(
-        declared_.begin(), declared_.end(),
-        [&, &k = key](const Declaration& d) { return d.key == k; });
+    const bool known =
+        std::any_of(declared_.begin(), declared_.end(),
+                    [&, &k = key](const Declaration& d) { return d.key == k; });
     if (known) continue;
     std::string names;
     for (const Declaration& d : declared_) {

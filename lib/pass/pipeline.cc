@@ -51,8 +51,7 @@ absl::StatusOr<PassText> ParsePass(absl::string_view text) {
   const size_t brace = text.find('{');
   pass.name = std::string(absl::StripAsciiWhitespace(text.substr(0, brace)));
   if (brace == absl::string_view::npos) return pass;
-  const absl::string_view rest =
-      absl::StripAsciiWhitespace(text.substr(brace));
+  const absl::string_view rest = absl::StripAsciiWhitespace(text.substr(brace));
   if (rest.back() != '}') {
     return absl::InvalidArgumentError(absl::StrCat(
         "pipeline: unexpected text after \"}\" in \"", Printable(text), "\""));
@@ -137,8 +136,7 @@ absl::StatusOr<std::vector<PassRun>> RunPipeline(
     run.name = std::string(pass->name());
     run.changed = *changed;
     run.remarks = std::move(context.remarks());
-    run.seconds =
-        std::chrono::duration<double>(Clock::now() - start).count();
+    run.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     runs.push_back(std::move(run));
     if (options.observer) options.observer(pass->name(), graph);
   }

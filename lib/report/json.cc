@@ -35,15 +35,12 @@ Json ToJson(const std::optional<ReportPeak>& peak) {
 }
 
 Json ToJson(const ReportTensor& tensor) {
-  Json json = {{"name", tensor.name},
-               {"producer", OrNull(tensor.producer)},
-               {"kind", tensor.kind},
-               {"dtype", OrNull(tensor.dtype)},
-               {"shape", OrNull(tensor.shape)},
-               {"bytes", OrNull(tensor.bytes)},
-               {"begin", tensor.begin},
-               {"end", tensor.end},
-               {"storage", tensor.storage}};
+  Json json = {
+      {"name", tensor.name},           {"producer", OrNull(tensor.producer)},
+      {"kind", tensor.kind},           {"dtype", OrNull(tensor.dtype)},
+      {"shape", OrNull(tensor.shape)}, {"bytes", OrNull(tensor.bytes)},
+      {"begin", tensor.begin},         {"end", tensor.end},
+      {"storage", tensor.storage}};
   if (!tensor.bytes_formula.empty()) {
     json["bytes_formula"] = tensor.bytes_formula;
   }
@@ -86,8 +83,7 @@ Json ListToJson(const std::vector<T>& items) {
 
 }  // namespace
 
-std::string ReportToJson(const Report& report,
-                         absl::string_view tool_version) {
+std::string ReportToJson(const Report& report, absl::string_view tool_version) {
   Json dims = Json::object();
   for (const ReportDim& dim : report.dims) {
     dims[dim.name] = {{"value", dim.value}, {"assumed", dim.assumed}};

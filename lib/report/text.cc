@@ -63,10 +63,9 @@ class TextWriter {
 
   void WriteHeader() {
     const ReportModel& model = report_.model;
-    Line(absl::StrCat(
-        Name(model.path, kWidth - 36), ": ", model.nodes, " node",
-        model.nodes == 1 ? "" : "s", ", opset ", model.opset, ", file ",
-        FormatBytes(model.size_bytes)));
+    Line(absl::StrCat(Name(model.path, kWidth - 36), ": ", model.nodes, " node",
+                      model.nodes == 1 ? "" : "s", ", opset ", model.opset,
+                      ", file ", FormatBytes(model.size_bytes)));
     std::vector<std::string> bound;
     std::vector<std::string> assumed;
     for (const ReportDim& dim : report_.dims) {
@@ -85,15 +84,15 @@ class TextWriter {
   }
 
   void MemoryRow(absl::string_view label, int64_t before, int64_t after) {
-    std::string row = absl::StrFormat("  %-30s %12s", label,
-                                      FormatBytes(before));
+    std::string row =
+        absl::StrFormat("  %-30s %12s", label, FormatBytes(before));
     if (report_.after) {
       absl::StrAppendFormat(&row, " %12s", FormatBytes(after));
       if (after != before && before > 0) {
         absl::StrAppendFormat(
             &row, "  %+.1f %%",
-            100.0 * (static_cast<double>(after) / static_cast<double>(before) -
-                     1));
+            100.0 *
+                (static_cast<double>(after) / static_cast<double>(before) - 1));
       }
     }
     Line(row);
@@ -117,7 +116,8 @@ class TextWriter {
                            count == 1 ? "" : "s",
                            " is unknown, so that the peaks are lower bounds"),
               2);
-      const size_t shown = options_.verbose ? count : std::min<size_t>(count, 3);
+      const size_t shown =
+          options_.verbose ? count : std::min<size_t>(count, 3);
       for (size_t i = 0; i < shown; ++i) {
         Line(absl::StrCat("  ", Name(report_.unknown_tensors[i], kWidth - 2)));
       }
@@ -191,11 +191,11 @@ class TextWriter {
         dims.push_back(absl::StrCat(name, "=", value));
       }
       const ReportPeak& last = point.after ? *point.after : point.before;
-      Line(absl::StrFormat(
-          "  %-30s %12s %12s %12s", Name(absl::StrJoin(dims, " "), 30),
-          FormatBytes(point.before.live_peak_bytes),
-          point.after ? FormatBytes(last.live_peak_bytes) : "",
-          FormatBytes(last.packed_peak_bytes)));
+      Line(absl::StrFormat("  %-30s %12s %12s %12s",
+                           Name(absl::StrJoin(dims, " "), 30),
+                           FormatBytes(point.before.live_peak_bytes),
+                           point.after ? FormatBytes(last.live_peak_bytes) : "",
+                           FormatBytes(last.packed_peak_bytes)));
     }
     Line("");
   }
@@ -242,8 +242,8 @@ class TextWriter {
       Wrapped(absl::StrCat("warning: ", warnings[i]), 2);
     }
     if (shown < warnings.size()) {
-      Line(absl::StrCat("warning: and ", warnings.size() - shown,
-                        " more (-v)"));
+      Line(
+          absl::StrCat("warning: and ", warnings.size() - shown, " more (-v)"));
     }
     if (!warnings.empty()) Line("");
   }

@@ -1,5 +1,5 @@
-// onnx-memopt-opt: for developers and for the textual tests. Runs a pipeline and
-// prints the graph or analyses of it, as text that FileCheck can match.
+// onnx-memopt-opt: for developers and for the textual tests. Runs a pipeline
+// and prints the graph or analyses of it, as text that FileCheck can match.
 //
 //   onnx-memopt-opt model.onnxtxt --passes=drop-dead --print=graph
 //   onnx-memopt-opt model.onnxtxt --print=liveness,profile
@@ -143,7 +143,8 @@ int Main(int argc, char** argv) {
   std::vector<std::string> names;
   for (const auto& [name, printer] : Printers()) names.push_back(name);
   app.add_option("MODEL", arguments.model, ".onnx, .onnxtxt or -")->required();
-  app.add_option("-o,--output", arguments.output, "write the model; - is stdout");
+  app.add_option("-o,--output", arguments.output,
+                 "write the model; - is stdout");
   app.add_option("--passes", arguments.passes, "a pipeline");
   app.add_option("--print", arguments.print, "what to print after the pipeline")
       ->delimiter(',')

@@ -39,9 +39,8 @@ absl::StatusOr<std::vector<int64_t>> ParseSizes(absl::string_view text,
        absl::StrSplit(text, absl::ByAnyChar(separators))) {
     int64_t size = 0;
     if (!absl::SimpleAtoi(part, &size) || size < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(option, ": \"", Printable(part),
-                       "\" is not a positive number"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          option, ": \"", Printable(part), "\" is not a positive number"));
     }
     sizes.push_back(size);
   }
@@ -71,10 +70,9 @@ absl::Status AddInputShape(const std::string& text, Options* options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--input-shape: expected NAME:D,D,..., not \"", Printable(text), "\""));
   }
-  ASSIGN_OR_RETURN(
-      options->input_shapes[text.substr(0, colon)],
-      ParseSizes(absl::string_view(text).substr(colon + 1), ",x",
-                 "--input-shape"));
+  ASSIGN_OR_RETURN(options->input_shapes[text.substr(0, colon)],
+                   ParseSizes(absl::string_view(text).substr(colon + 1), ",x",
+                              "--input-shape"));
   return absl::OkStatus();
 }
 
@@ -86,8 +84,7 @@ std::string DefaultOutput(const std::string& model) {
   const bool has_extension = dot != std::string::npos && dot > name;
   const std::string stem = model.substr(0, has_extension ? dot : model.size());
   const std::string extension =
-      has_extension && absl::EndsWith(model, ".onnxtxt") ? ".onnxtxt"
-                                                         : ".onnx";
+      has_extension && absl::EndsWith(model, ".onnxtxt") ? ".onnxtxt" : ".onnx";
   return absl::StrCat(stem, ".memopt", extension);
 }
 
@@ -95,8 +92,8 @@ std::string DefaultOutput(const std::string& model) {
 std::string JsonBeside(const std::string& output) {
   for (absl::string_view extension : {".onnx", ".onnxtxt"}) {
     if (absl::EndsWith(output, extension)) {
-      return absl::StrCat(
-          output.substr(0, output.size() - extension.size()), ".json");
+      return absl::StrCat(output.substr(0, output.size() - extension.size()),
+                          ".json");
     }
   }
   return absl::StrCat(output, ".json");
@@ -138,8 +135,8 @@ class Parser {
     app_.add_option("--external-data", external_data_,
                     "weights outside the model file: auto, reference, copy, "
                     "all")
-        ->transform(CLI::CheckedTransformer(
-            std::map<std::string, ExternalDataMode>{
+        ->transform(
+            CLI::CheckedTransformer(std::map<std::string, ExternalDataMode>{
                 {"auto", ExternalDataMode::kAuto},
                 {"reference", ExternalDataMode::kReference},
                 {"copy", ExternalDataMode::kCopy},
@@ -211,8 +208,8 @@ class Parser {
       return absl::InvalidArgumentError(
           "a model from stdin needs an output: -o FILE, or -o -");
     }
-    args_.options.output = output_.empty() ? DefaultOutput(args_.model)
-                                           : output_;
+    args_.options.output =
+        output_.empty() ? DefaultOutput(args_.model) : output_;
     if (args_.options.output == "-") {
       if (args_.json == "-") {
         return absl::InvalidArgumentError(

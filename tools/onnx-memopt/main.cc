@@ -83,8 +83,7 @@ int CheckGates(const Arguments& arguments, const Report& report) {
                 << FormatBytes(*arguments.max_peak_bytes) << "\n";
       exit_code = kExitGateFailed;
     } else if (!report.complete) {
-      std::cerr << "gate failed: the size of "
-                << report.unknown_tensors.size()
+      std::cerr << "gate failed: the size of " << report.unknown_tensors.size()
                 << " tensors is unknown, so the peak is not\n";
       exit_code = kExitGateFailed;
     }
@@ -108,8 +107,7 @@ int Main(int argc, char** argv) {
   arguments.options.progress = [&](const std::string& phase) {
     progress.Show(phase);
   };
-  absl::StatusOr<Report> report =
-      Optimize(arguments.model, arguments.options);
+  absl::StatusOr<Report> report = Optimize(arguments.model, arguments.options);
   progress.Clear();
   if (!report.ok()) return Fail(report.status());
 
@@ -120,10 +118,9 @@ int Main(int argc, char** argv) {
   }
   if (!arguments.quiet && arguments.json != "-") {
     // Stdout may hold the model.
-    std::ostream& out =
-        arguments.options.output == "-" ? std::cerr : std::cout;
-    out << ReportToText(*report, {.max_tensors = arguments.top,
-                                  .verbose = arguments.verbose});
+    std::ostream& out = arguments.options.output == "-" ? std::cerr : std::cout;
+    out << ReportToText(
+        *report, {.max_tensors = arguments.top, .verbose = arguments.verbose});
     for (const std::string& file : report->outputs) {
       out << "wrote " << Printable(file) << "\n";
     }

@@ -3,8 +3,8 @@
 // FLOPs come from the op table's rules, with a multiply-add counting as two.
 // Traffic is the bytes of operands read and results written once each: a lower
 // bound; views move none. A node with subgraphs has those of the subgraph that
-// has the most; loops count the body once per trip where the trip count is known
-// from the types of what they stack, else once.
+// has the most; loops count the body once per trip where the trip count is
+// known from the types of what they stack, else once.
 #ifndef ONNX_MEMOPT_ANALYSIS_COST_H_
 #define ONNX_MEMOPT_ANALYSIS_COST_H_
 

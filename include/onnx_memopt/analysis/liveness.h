@@ -46,7 +46,7 @@ struct Storage {
   StorageKind kind = StorageKind::kActivation;
   ir::BlockId block = ir::kNoBlock;  // whose steps `range` counts
   LiveRange range;
-  std::optional<int64_t> size_bytes;        // nullopt: unknown
+  std::optional<int64_t> size_bytes;         // nullopt: unknown
   llvm::SmallVector<ir::ValueId, 2> values;  // in order of definition
 };
 

@@ -6,11 +6,11 @@
 //          +------------------------+--> step
 //                         ^ peak_step
 //
-// Counted: what the run allocates. Not counted: weights and the caller's inputs,
-// which are there before the run (reports give them beside it). At a node with
-// subgraphs, the largest peak of one of them is added, less what becomes the
-// node's own results. Storages of unknown size are left out and make the profile
-// incomplete.
+// Counted: what the run allocates. Not counted: weights and the caller's
+// inputs, which are there before the run (reports give them beside it). At a
+// node with subgraphs, the largest peak of one of them is added, less what
+// becomes the node's own results. Storages of unknown size are left out and
+// make the profile incomplete.
 #ifndef ONNX_MEMOPT_ANALYSIS_MEMORY_PROFILE_H_
 #define ONNX_MEMOPT_ANALYSIS_MEMORY_PROFILE_H_
 
@@ -27,8 +27,8 @@ namespace onnx_memopt::analysis {
 
 // Of one block.
 struct BlockProfile {
-  std::vector<int64_t> live_bytes;   // while each step runs, nested included
-  std::vector<int64_t> nested_bytes; // the part of subgraphs at that step
+  std::vector<int64_t> live_bytes;    // while each step runs, nested included
+  std::vector<int64_t> nested_bytes;  // the part of subgraphs at that step
   int64_t peak_bytes = 0;
   ir::Step peak_step = -1;  // the first one; -1 where nothing is allocated
 };
@@ -57,9 +57,9 @@ class MemoryProfile {
 };
 
 // The peak as formulas in the unbound dimensions: for any sizes of those the
-// live peak is the largest of these. In-place sharing is as for all of them = 1.
-// At most `max_terms`, of which those that another one is never below are left
-// out already; empty if a size is unknown.
+// live peak is the largest of these. In-place sharing is as for all of them
+// = 1. At most `max_terms`, of which those that another one is never below are
+// left out already; empty if a size is unknown.
 absl::StatusOr<std::vector<ir::Dim>> SymbolicPeak(const ir::Graph& graph,
                                                   AnalysisManager& analyses,
                                                   size_t max_terms = 16);

@@ -1,8 +1,8 @@
 // Bytes of every value, as a polynomial and as a number.
 //
 // Where a symbolic dimension is not bound, the number is for its size in
-// Graph::assumed, or 1; Graph::symbols lists those, and reports say so. A size that is unknown stays
-// unknown: nullopt, never 0.
+// Graph::assumed, or 1; Graph::symbols lists those, and reports say so. A size
+// that is unknown stays unknown: nullopt, never 0.
 #ifndef ONNX_MEMOPT_ANALYSIS_SIZES_H_
 #define ONNX_MEMOPT_ANALYSIS_SIZES_H_
 

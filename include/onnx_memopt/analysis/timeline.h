@@ -1,6 +1,6 @@
 // The steps of each block: its nodes in schedule order, with every call of a
-// model-local function replaced by the nodes of its body. A runtime that inlines
-// functions runs these steps.
+// model-local function replaced by the nodes of its body. A runtime that
+// inlines functions runs these steps.
 //
 //   for (ir::NodeId node : timeline.steps(ir::kMainBlock)) ...
 #ifndef ONNX_MEMOPT_ANALYSIS_TIMELINE_H_

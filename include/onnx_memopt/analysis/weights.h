@@ -28,8 +28,8 @@ class Weights {
   // Bytes that sharing equal weights would save.
   int64_t duplicate_bytes() const { return duplicate_bytes_; }
   const EqualWeights& equal() const { return equal_; }
-  // Weights that the subgraphs of more than one place read: some runtimes keep a
-  // copy for each.
+  // Weights that the subgraphs of more than one place read: some runtimes keep
+  // a copy for each.
   const std::vector<ir::ValueId>& shared_by_subgraphs() const {
     return shared_by_subgraphs_;
   }

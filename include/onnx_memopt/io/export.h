@@ -3,10 +3,10 @@
 //
 //   ASSIGN_OR_RETURN(onnx::ModelProto out, Export(*model, graph));
 //
-// Node lists follow the schedule; nodes, initializers and value_info of what was
-// removed are left out; operands that changed are renamed; all else (functions,
-// metadata, opsets, unknown fields, training_info) is as in the source. Bodies of
-// model-local functions are written back as they were.
+// Node lists follow the schedule; nodes, initializers and value_info of what
+// was removed are left out; operands that changed are renamed; all else
+// (functions, metadata, opsets, unknown fields, training_info) is as in the
+// source. Bodies of model-local functions are written back as they were.
 #ifndef ONNX_MEMOPT_IO_EXPORT_H_
 #define ONNX_MEMOPT_IO_EXPORT_H_
 

@@ -3,12 +3,14 @@
 //   class DropDead : public Pass {
 //    public:
 //     absl::string_view name() const override { return "drop-dead"; }
-//     absl::StatusOr<bool> Run(ir::Graph& graph, PassContext& context) override;
+//     absl::StatusOr<bool> Run(ir::Graph& graph, PassContext& context)
+//     override;
 //   };
 //
-// Run returns true if it changed the graph, and must not have touched it when it
-// returns false. The pass manager verifies the graph after each pass. A finding
-// that a user wants to know ("shared 3 weights, saves 12 MiB") is a remark.
+// Run returns true if it changed the graph, and must not have touched it when
+// it returns false. The pass manager verifies the graph after each pass. A
+// finding that a user wants to know ("shared 3 weights, saves 12 MiB") is a
+// remark.
 #ifndef ONNX_MEMOPT_PASS_PASS_H_
 #define ONNX_MEMOPT_PASS_PASS_H_
 
