@@ -5,8 +5,8 @@
 // buffers that it is the `producer` of, then runs, then every buffer whose last
 // reader has run is freed. While a node runs, its operands' and results'
 // buffers are both live, and so are its `extra_bytes`. A buffer that nobody
-// reads is freed after its producer; a buffer with `live_to_end` is never
-// freed.
+// reads is freed after its producer, or never was there if it has none; a
+// buffer with `live_to_end` is never freed.
 //
 //   live      |      ___
 //   bytes     |  ___|   |___     <- peak: the highest point
@@ -36,8 +36,10 @@ namespace onnx_memopt::plan {
 
 struct ScheduleBuffer {
   int64_t size_bytes = 0;
-  int32_t producer = -1;         // a node; -1: live from the start
-  std::vector<int32_t> readers;  // nodes, ascending, no duplicates
+  // A node; -1: live from the start. Such a buffer is overwritten in place
+  // only if a pair says so, like any other.
+  int32_t producer = -1;
+  std::vector<int32_t> readers = {};  // nodes, ascending, no duplicates
   bool live_to_end = false;
 };
 
@@ -72,7 +74,7 @@ absl::StatusOr<ScheduleProfile> EvaluateSchedule(
 struct ScheduleOptions {
   // A valid order to start from, and never to be worse than. Empty: the node
   // numbers, which must then be a valid order.
-  std::vector<int32_t> initial_order;
+  std::vector<int32_t> initial_order = {};
   // Exact search on each cell (part of the graph between two moments at which
   // every order has the same live set) of at most this many nodes.
   int exact_nodes = 24;
@@ -87,7 +89,9 @@ struct ScheduleResult {
   std::vector<int32_t> order;
   int64_t peak_bytes = 0;
   bool optimal = false;  // proved: exact search, or the peak meets a bound
-  std::string found_by;  // "input", "dfs", "list", "beam", "exact", ...
+  // "input", "units" (as the input, but some nodes moved next to their
+  // neighbours), "dfs", "list", "exact", "beam" or "local".
+  std::string found_by;
 };
 
 // The best order found. Deterministic. Fails if the problem is malformed or has
