@@ -72,7 +72,11 @@ bool SameAsFirst(ShapeContext& c) {
       c.result_types.empty()) {
     return false;
   }
-  c.result_types[0] = *c.operand_types[0];
+  if (c.tensor(0) != nullptr) {
+    SetResult(c, 0, ElementOf(c, 0), ShapeOfOperand(c, 0));
+  } else {
+    c.result_types[0] = *c.operand_types[0];
+  }
   if (c.node.op_type == "Identity" && ContentsOf(c, 0) != nullptr &&
       !c.result_contents.empty()) {
     c.result_contents[0] = c.operand_contents[0];
