@@ -1,0 +1,211 @@
+// Convolutions and pooling: windows that slide over the spatial dims.
+//
+//        pad_begin          input           pad_end
+//        |-----|--------------------------------|---|
+//        [window]
+//           [window]     a window every `stride`
+//        output = floor((input + pads - reach) / stride) + 1
+//        reach  = dilation * (kernel - 1) + 1
+#include <string>
+#include <utility>
+
+#include "ir/shape_rule_util.h"
+
+namespace onnx_memopt::ir::shape_rules {
+namespace {
+
+enum class AutoPad { kExplicit, kSame, kValid, kUnclear };
+
+struct Windows {
+  AutoPad auto_pad = AutoPad::kExplicit;
+  std::vector<OptDim> reach;
+  std::vector<int64_t> strides;
+  std::vector<int64_t> pads_begin;
+  std::vector<int64_t> pads_end;
+};
+
+// The attribute's list; `fallback` n times where there is none; nullopt where
+// it has another length or numbers below `least`.
+std::optional<std::vector<int64_t>> AxisList(const Node& node,
+                                             absl::string_view name, size_t n,
+                                             int64_t fallback, int64_t least) {
+  const std::vector<int64_t>* listed = IntsAttribute(node, name);
+  if (listed == nullptr) return std::vector<int64_t>(n, fallback);
+  if (listed->size() != n) return std::nullopt;
+  for (const int64_t value : *listed) {
+    if (value < least) return std::nullopt;
+  }
+  return *listed;
+}
+
+AutoPad ParseAutoPad(const Node& node) {
+  const std::string mode = StringAttribute(node, "auto_pad", "NOTSET");
+  if (mode == "VALID") return AutoPad::kValid;
+  if (mode != "SAME_UPPER" && mode != "SAME_LOWER") return AutoPad::kExplicit;
+  // Runtimes disagree on which of the two wins.
+  return HasAttribute(node, "pads") ? AutoPad::kUnclear : AutoPad::kSame;
+}
+
+// `kernel`: the weight's spatial dims, if there is a weight.
+std::optional<Windows> ParseWindows(const ShapeContext& c, size_t n,
+                                    std::optional<Shape> kernel) {
+  Windows windows;
+  const auto strides = AxisList(c.node, "strides", n, 1, 1);
+  const auto dilations = AxisList(c.node, "dilations", n, 1, 1);
+  const auto pads = AxisList(c.node, "pads", 2 * n, 0, 0);
+  if (IntsAttribute(c.node, "kernel_shape") != nullptr) {
+    const auto listed = AxisList(c.node, "kernel_shape", n, 1, 1);
+    if (!listed) return std::nullopt;
+    kernel = Shape(listed->begin(), listed->end());
+  }
+  if (!strides || !dilations || !pads || !kernel || kernel->size() != n) {
+    return std::nullopt;
+  }
+  windows.auto_pad = ParseAutoPad(c.node);
+  windows.strides = *strides;
+  for (size_t i = 0; i < n; ++i) {
+    const OptDim span =
+        Times(Minus((*kernel)[i], Dim(1)), Dim((*dilations)[i]));
+    windows.reach.push_back(Plus(span, Dim(1)));
+    const bool valid = windows.auto_pad == AutoPad::kValid;
+    windows.pads_begin.push_back(valid ? 0 : (*pads)[i]);
+    windows.pads_end.push_back(valid ? 0 : (*pads)[n + i]);
+  }
+  return windows;
+}
+
+// The size of the output along spatial axis i.
+OptDim Slide(const Windows& windows, size_t i, const OptDim& input,
+             bool ceil_mode) {
+  const Dim stride(windows.strides[i]);
+  if (windows.auto_pad == AutoPad::kUnclear) return std::nullopt;
+  if (windows.auto_pad == AutoPad::kSame) return Ceiled(input, stride);
+  const OptDim padded_begin = Plus(input, Dim(windows.pads_begin[i]));
+  const OptDim padded = Plus(padded_begin, Dim(windows.pads_end[i]));
+  const OptDim room = Minus(padded, windows.reach[i]);
+  if (!ceil_mode) return Plus(Floored(room, stride), Dim(1));
+  // A last window that would begin in the padding behind the input is left out.
+  const OptDim last = Ceiled(room, stride);
+  const OptDim limit = Floored(Minus(padded_begin, Dim(1)), stride);
+  return Plus(last && limit ? Min(*last, *limit) : std::nullopt, Dim(1));
+}
+
+bool ConvWith(ShapeContext& c, size_t weight, ElementType type) {
+  SetResult(c, 0, type, std::nullopt);
+  const Shape* x = c.shape(0);
+  const Shape* w = c.shape(weight);
+  if (x == nullptr || x->size() < 2) return false;
+  if (w != nullptr && w->size() != x->size()) return false;
+  const size_t n = x->size() - 2;
+  Shape result(x->size());
+  result[0] = (*x)[0];
+  std::optional<Shape> kernel;
+  if (w != nullptr) {
+    result[1] = (*w)[0];
+    kernel = Shape(w->begin() + 2, w->end());
+  }
+  if (const auto windows = ParseWindows(c, n, std::move(kernel))) {
+    for (size_t i = 0; i < n; ++i) {
+      result[2 + i] = Slide(*windows, i, (*x)[2 + i], false);
+    }
+  }
+  SetResult(c, 0, type, std::move(result));
+  return Complete(c);
+}
+
+}  // namespace
+
+bool Conv(ShapeContext& c) { return ConvWith(c, 1, ElementOf(c, 0)); }
+
+bool ConvInteger(ShapeContext& c) {
+  return ConvWith(c, 1, ElementType::kInt32);
+}
+
+bool QLinearConv(ShapeContext& c) {
+  // x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point
+  return ConvWith(c, 3, ElementOf(c, 7));
+}
+
+bool ConvTranspose(ShapeContext& c) {
+  const ElementType type = ElementOf(c, 0);
+  SetResult(c, 0, type, std::nullopt);
+  const Shape* x = c.shape(0);
+  const Shape* w = c.shape(1);
+  if (x == nullptr || x->size() < 2) return false;
+  if (w != nullptr && w->size() != x->size()) return false;
+  const size_t n = x->size() - 2;
+  Shape result(x->size());
+  result[0] = (*x)[0];
+  std::optional<Shape> kernel;
+  const int64_t group = IntAttribute(c.node, "group", 1);
+  if (w != nullptr) {
+    if (group > 0) result[1] = Times((*w)[1], Dim(group));
+    kernel = Shape(w->begin() + 2, w->end());
+  }
+  if (const auto* listed = IntsAttribute(c.node, "output_shape")) {
+    // Some exporters list all dims.
+    const size_t skip = listed->size() == x->size() ? 2 : 0;
+    if (listed->size() == n + skip) {
+      for (size_t i = 0; i < n; ++i) result[2 + i] = Dim((*listed)[skip + i]);
+    }
+    SetResult(c, 0, type, std::move(result));
+    return Complete(c);
+  }
+  const auto extra = AxisList(c.node, "output_padding", n, 0, 0);
+  const auto windows = ParseWindows(c, n, std::move(kernel));
+  for (size_t i = 0; windows && extra && i < n; ++i) {
+    const Dim stride(windows->strides[i]);
+    const OptDim& input = (*x)[2 + i];
+    const OptDim& reach = windows->reach[i];
+    if (windows->auto_pad == AutoPad::kUnclear) continue;
+    if (windows->auto_pad == AutoPad::kSame) {
+      // Windows that leave gaps, and added rows, are read in different ways.
+      const OptDim overlap = Minus(reach, stride);
+      if (overlap && KnownAtLeast(*overlap, 0) && (*extra)[i] == 0) {
+        result[2 + i] = Times(input, stride);
+      }
+      continue;
+    }
+    const OptDim span = Plus(Times(Minus(input, Dim(1)), stride), reach);
+    const OptDim pads =
+        Plus(Dim(windows->pads_begin[i]), Dim(windows->pads_end[i]));
+    result[2 + i] = Minus(Plus(span, Dim((*extra)[i])), pads);
+  }
+  SetResult(c, 0, type, std::move(result));
+  return Complete(c);
+}
+
+bool Pool(ShapeContext& c) {
+  const ElementType type = ElementOf(c, 0);
+  const Shape* x = c.shape(0);
+  std::optional<Shape> result;
+  if (x != nullptr && x->size() >= 2) {
+    const size_t n = x->size() - 2;
+    result.emplace(x->size());
+    (*result)[0] = (*x)[0];
+    (*result)[1] = (*x)[1];
+    const bool ceil_mode = IntAttribute(c.node, "ceil_mode", 0) != 0;
+    if (const auto windows = ParseWindows(c, n, std::nullopt)) {
+      for (size_t i = 0; i < n; ++i) {
+        (*result)[2 + i] = Slide(*windows, i, (*x)[2 + i], ceil_mode);
+      }
+    }
+  }
+  SetResult(c, 0, type, result);
+  // MaxPool's indices.
+  SetResult(c, 1, ElementType::kInt64, std::move(result));
+  return Complete(c);
+}
+
+bool GlobalPool(ShapeContext& c) {
+  const Shape* x = c.shape(0);
+  std::optional<Shape> result;
+  if (x != nullptr && x->size() >= 2) {
+    result = *x;
+    for (size_t i = 2; i < result->size(); ++i) (*result)[i] = Dim(1);
+  }
+  SetResult(c, 0, ElementOf(c, 0), std::move(result));
+  return Complete(c);
+}
+
+}  // namespace onnx_memopt::ir::shape_rules
