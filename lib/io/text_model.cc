@@ -103,9 +103,6 @@ absl::StatusOr<onnx::ModelProto> ParseModelText(absl::string_view text) {
     if (!status.IsOK()) {
       return absl::InvalidArgumentError(OneLine(status.ErrorMessage()));
     }
-    if (!parser.EndOfInput()) {
-      return absl::InvalidArgumentError("text follows the end of the model");
-    }
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(
         absl::StrCat("not valid model text: ", OneLine(error.what())));
