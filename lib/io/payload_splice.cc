@@ -38,8 +38,10 @@ absl::StatusOr<SplicedModel> SplicePayloads(
   auto buffers = std::make_shared<Buffers>(skeleton);
   const auto restore =
       [&](const TensorSummary& tensor) -> absl::StatusOr<TensorEdits> {
-    // Begin, then 0 for an insertion and 1 for a deletion, then field number.
-    std::vector<std::pair<std::tuple<size_t, int, int>, WireEdit>> edits;
+    // Begin, 0 for an insertion and 1 for a deletion, field number, and where
+    // the marker was: pieces of one field stay in order.
+    using Key = std::tuple<size_t, int, int, size_t>;
+    std::vector<std::pair<Key, WireEdit>> edits;
     for (const TensorSummary::Marker& marker : tensor.markers) {
       if (marker.payload >= payloads.size()) {
         return absl::InternalError(absl::StrCat(
@@ -56,16 +58,16 @@ absl::StatusOr<SplicedModel> SplicePayloads(
         insertion.replacement.push_back(header);
       }
       insertion.replacement.push_back(payload.bytes);
-      edits.emplace_back(std::tuple(insertion.begin, 0, payload.field_number),
-                         insertion);
       edits.emplace_back(
-          std::tuple(marker.begin, 1, 0),
+          Key(insertion.begin, 0, payload.field_number, marker.begin),
+          insertion);
+      edits.emplace_back(
+          Key(marker.begin, 1, 0, marker.begin),
           WireEdit{
               .begin = marker.begin, .end = marker.end, .replacement = {}});
     }
-    std::stable_sort(
-        edits.begin(), edits.end(),
-        [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::sort(edits.begin(), edits.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
     TensorEdits sorted;
     for (auto& [key, edit] : edits) sorted.push_back(std::move(edit));
     return sorted;

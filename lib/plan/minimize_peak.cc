@@ -173,8 +173,10 @@ class Minimizer {
   void SearchCells(int64_t input_peak) {
     std::vector<size_t> by_peak(cells_.size());
     std::iota(by_peak.begin(), by_peak.end(), 0);
-    std::stable_sort(by_peak.begin(), by_peak.end(), [&](size_t a, size_t b) {
-      return PeakOfCell(a) > PeakOfCell(b);
+    std::sort(by_peak.begin(), by_peak.end(), [&](size_t a, size_t b) {
+      const int64_t peak_a = PeakOfCell(a);
+      const int64_t peak_b = PeakOfCell(b);
+      return peak_a != peak_b ? peak_a > peak_b : a < b;
     });
     // No search brings the peak below what the cells so far have ended with.
     int64_t floor = Floor();

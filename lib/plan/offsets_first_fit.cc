@@ -147,8 +147,9 @@ absl::StatusOr<std::vector<int64_t>> PackBest(
       keys[i] = key(static_cast<int32_t>(i));
     }
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int32_t a, int32_t b) { return keys[a] > keys[b]; });
+    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      return keys[a] != keys[b] ? keys[a] > keys[b] : a < b;
+    });
     std::vector<int64_t> offsets = PlaceInOrder(buffers, *neighbours, order);
     const int64_t top = Top(buffers, offsets);
     if (top >= best_top) return;

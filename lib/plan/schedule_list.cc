@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <queue>
+#include <tuple>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -77,7 +78,8 @@ class ListScheduler {
     int32_t unit;
     int32_t version;
     bool operator>(const Entry& other) const {
-      return key != other.key ? key > other.key : unit > other.unit;
+      return std::tie(key[0], key[1], key[2], unit) >
+             std::tie(other.key[0], other.key[1], other.key[2], other.unit);
     }
   };
 

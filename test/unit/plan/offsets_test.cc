@@ -185,7 +185,7 @@ double Seconds(const std::vector<Buffer>& buffers) {
 
 TEST(PackFirstFitScaleTest, ShortLives) {
   std::mt19937 random(1);
-  EXPECT_LT(Seconds(RandomBuffers(random, 100'000, 100'000, 20, 1 << 20)), 10);
+  EXPECT_LT(Seconds(RandomBuffers(random, 100'000, 100'000, 20, 1 << 20)), 60);
 }
 
 TEST(PackFirstFitScaleTest, ThousandsLiveThroughout) {
@@ -193,7 +193,7 @@ TEST(PackFirstFitScaleTest, ThousandsLiveThroughout) {
   std::vector<Buffer> buffers =
       RandomBuffers(random, 100'000, 100'000, 20, 1 << 20);
   for (int i = 0; i < 5000; ++i) buffers.push_back({-60'000, 60'000, 1 << 10});
-  EXPECT_LT(Seconds(buffers), 10);
+  EXPECT_LT(Seconds(buffers), 60);
 }
 
 TEST(PackFirstFitScaleTest, ThousandsLiveNearlyThroughout) {
@@ -203,12 +203,12 @@ TEST(PackFirstFitScaleTest, ThousandsLiveNearlyThroughout) {
   for (int i = 0; i < 5000; ++i) {
     buffers.push_back({-50'000 + i, 50'000 - i, 1 << 10});
   }
-  EXPECT_LT(Seconds(buffers), 10);
+  EXPECT_LT(Seconds(buffers), 60);
 }
 
 TEST(PackFirstFitScaleTest, AllLiveTogether) {
   std::mt19937 random(4);
-  EXPECT_LT(Seconds(RandomBuffers(random, 100'000, 10, 1000, 1 << 20)), 10);
+  EXPECT_LT(Seconds(RandomBuffers(random, 100'000, 10, 1000, 1 << 20)), 60);
 }
 
 TEST(ValidateOffsetsTest, FindsEveryKindOfError) {

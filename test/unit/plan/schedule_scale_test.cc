@@ -17,6 +17,9 @@ namespace {
 
 using ::onnx_memopt::testing::IsOk;
 
+// Room for sanitizers on a busy machine; a quadratic step would take hours.
+constexpr double kMostSeconds = 60;
+
 // Runs the search, checks the result by replay, and gives the seconds.
 double Minimize(const ScheduleProblem& problem) {
   std::vector<int32_t> input(problem.nodes.size());
@@ -69,33 +72,35 @@ ScheduleProblem Transformer(int nodes, int heads, bool vary) {
 }
 
 TEST(ScheduleScaleTest, TransformerOf100000Nodes) {
-  EXPECT_LT(Minimize(Transformer(100'000, 12, /*vary=*/false)), 10);
+  EXPECT_LT(Minimize(Transformer(100'000, 12, /*vary=*/false)), kMostSeconds);
 }
 
 TEST(ScheduleScaleTest, TransformerWithNoTwoBlocksAlike) {
-  EXPECT_LT(Minimize(Transformer(100'000, 12, /*vary=*/true)), 10);
+  EXPECT_LT(Minimize(Transformer(100'000, 12, /*vary=*/true)), kMostSeconds);
 }
 
 TEST(ScheduleScaleTest, ThreeHeadsFitTheExactSearch) {
-  EXPECT_LT(Minimize(Transformer(100'000, 3, /*vary=*/true)), 10);
+  EXPECT_LT(Minimize(Transformer(100'000, 3, /*vary=*/true)), kMostSeconds);
 }
 
 TEST(ScheduleScaleTest, NoCutPoints) {
   // 100,000 nodes over local operands, and an input that the last one reads.
   RandomProblems random(1);
-  EXPECT_LT(Minimize(random.Make({.nodes = 100'000, .reach = 40})), 10);
+  EXPECT_LT(Minimize(random.Make({.nodes = 100'000, .reach = 40})),
+            kMostSeconds);
 }
 
 TEST(ScheduleScaleTest, NoCutPointsFarOperands) {
   RandomProblems random(2);
-  EXPECT_LT(Minimize(random.Make({.nodes = 100'000, .reach = 50'000})), 10);
+  EXPECT_LT(Minimize(random.Make({.nodes = 100'000, .reach = 50'000})),
+            kMostSeconds);
 }
 
 TEST(ScheduleScaleTest, OneLongChain) {
   ProblemBuilder p;
   int32_t x = p.Input(8);
   for (int i = 0; i < 100'000; ++i) x = p.Node(8 + i % 5, {x});
-  EXPECT_LT(Minimize(p.problem()), 10);
+  EXPECT_LT(Minimize(p.problem()), kMostSeconds);
 }
 
 TEST(ScheduleScaleTest, ManyReadersAndManyOperands) {
@@ -106,7 +111,7 @@ TEST(ScheduleScaleTest, ManyReadersAndManyOperands) {
   for (int i = 0; i < 50'000; ++i) parts.push_back(p.Node(1 + i % 9, {x}));
   int32_t sum = p.Node(64, parts);
   for (int i = 0; i < 49'999; ++i) sum = p.Node(64, {sum, x});
-  EXPECT_LT(Minimize(p.problem()), 10);
+  EXPECT_LT(Minimize(p.problem()), kMostSeconds);
 }
 
 TEST(ScheduleScaleTest, ManySinks) {
@@ -116,7 +121,7 @@ TEST(ScheduleScaleTest, ManySinks) {
   std::vector<int32_t> tensors;
   for (int i = 0; i < 50'000; ++i) tensors.push_back(x = p.Node(64, {x}));
   for (int32_t tensor : tensors) p.Keep(p.Node(1, {tensor}));
-  EXPECT_LT(Minimize(p.problem()), 10);
+  EXPECT_LT(Minimize(p.problem()), kMostSeconds);
 }
 
 }  // namespace
