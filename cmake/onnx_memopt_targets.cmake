@@ -46,6 +46,7 @@ endfunction()
 function(onnx_memopt_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tools)
   target_link_libraries(${name} PRIVATE ${arg_DEPS} onnx_memopt_options)
 endfunction()
 

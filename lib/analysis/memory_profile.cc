@@ -115,11 +115,14 @@ absl::StatusOr<MemoryProfile> MemoryProfile::Compute(
       result.at_peak_.push_back(StorageId(static_cast<uint32_t>(i)));
     }
   }
-  std::stable_sort(result.at_peak_.begin(), result.at_peak_.end(),
-                   [&](StorageId a, StorageId b) {
-                     return liveness->storage(a).size_bytes.value_or(0) >
-                            liveness->storage(b).size_bytes.value_or(0);
-                   });
+  std::sort(result.at_peak_.begin(), result.at_peak_.end(),
+            [&](StorageId a, StorageId b) {
+              const int64_t bytes_a =
+                  liveness->storage(a).size_bytes.value_or(0);
+              const int64_t bytes_b =
+                  liveness->storage(b).size_bytes.value_or(0);
+              return bytes_a != bytes_b ? bytes_a > bytes_b : a < b;
+            });
   return result;
 }
 
@@ -206,11 +209,11 @@ absl::StatusOr<std::vector<ir::Dim>> SymbolicPeak(const ir::Graph& graph,
   // More terms than that say nothing to a reader: the largest for sizes of 256.
   ir::Bindings typical = AssumedBindings(graph);
   for (auto& [name, size] : typical) size = 256;
-  std::stable_sort(peak.begin(), peak.end(),
-                   [&](const ir::Dim& a, const ir::Dim& b) {
-                     return a.Evaluate(typical).value_or(0) >
-                            b.Evaluate(typical).value_or(0);
-                   });
+  std::sort(peak.begin(), peak.end(), [&](const ir::Dim& a, const ir::Dim& b) {
+    const int64_t bytes_a = a.Evaluate(typical).value_or(0);
+    const int64_t bytes_b = b.Evaluate(typical).value_or(0);
+    return bytes_a != bytes_b ? bytes_a > bytes_b : a.ToString() < b.ToString();
+  });
   if (peak.size() > max_terms) peak.resize(max_terms);
   return peak;
 }
