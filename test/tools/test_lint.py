@@ -79,6 +79,11 @@ def test_a_pass_needs_test_and_section(tmp_path):
     assert lint(tmp_path, files) == []
 
 
+def test_a_registry_in_another_form_is_not_passed_over(tmp_path):
+    files = {"passes/passes.def": "PASS(DropDead)\n"}
+    assert len(lint(tmp_path, files)) == 1
+
+
 def test_pins_are_listed(tmp_path):
     files = {"third_party/requirements.txt": "lit==23.1.5\n",
              "third_party/versions.txt": "lit  23.1.4  Apache-2.0\n"}

@@ -129,7 +129,11 @@ def pass_has_all(tree: Tree) -> Violations:
     if "docs/passes.md" in files:
         headings = "\n".join(line for line in tree.lines("docs/passes.md")
                              if line.startswith("#"))
-    for number, name in passes(tree):
+    entries = passes(tree)
+    if "passes/passes.def" in files and not entries:
+        yield ("passes/passes.def", 1,
+               'no pass found: expected lines like PASS("some-name", ...)')
+    for number, name in entries:
         stem = name.replace("-", "_")
         if not files & {f"test/passes/{stem}.onnxtxt",
                         f"test/passes/{name}.onnxtxt"}:

@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """Runs clang-tidy on the sources that changed since they last passed.
 
-    python tools/lint/run_clang_tidy.py [FILE...]
+    python tools/lint/run_clang_tidy.py [--fix] [FILE...]
 
-Without files: every source in lib/, passes/ and tools/ that the release build
-compiles. A source that passes leaves an empty file in build/lint/, named by a
-hash of all that the verdict depends on: its text, the text of each header of
-this project that it reaches, its compile command, .clang-tidy, the versions of
-the libraries, and clang-tidy's own version. So a second run looks only at what
-a change can have touched.
+With --fix it also repairs what it can. Without files it looks at every source
+in lib/, passes/ and tools/ that the release build compiles.
+
+A source that passes leaves an empty file in build/lint/, named by a hash of all
+that the verdict depends on: its text, the text of each header of this project
+that it reaches, its compile command, .clang-tidy, the versions of the
+libraries, and clang-tidy's own version. So a second run looks only at what a
+change can have touched.
 """
 
 import argparse
 import concurrent.futures
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -65,11 +68,12 @@ def common_inputs() -> bytes:
             (ROOT / "third_party" / "versions.txt").read_bytes())
 
 
-def tidy(source: pathlib.Path, stamp: pathlib.Path) -> str | None:
+def tidy(source: pathlib.Path, stamp: pathlib.Path, fix: bool) -> str | None:
     """None if clang-tidy is content, otherwise what it printed."""
     result = subprocess.run(
         [CLANG_TIDY, "--quiet", "-p", str(BUILD),
-         f"--header-filter={HEADER_FILTER}", str(source)],
+         f"--header-filter={HEADER_FILTER}", *(["--fix"] if fix else []),
+         str(source)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         check=False)
     if result.returncode == 0:
@@ -88,7 +92,9 @@ def drop_stale(keep: set[str]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("files", nargs="*", type=pathlib.Path)
-    wanted = {path.resolve() for path in parser.parse_args().files}
+    parser.add_argument("--fix", action="store_true")
+    args = parser.parse_args()
+    wanted = {path.resolve() for path in args.files}
     commands = {}
     with open(BUILD / "compile_commands.json", encoding="utf-8") as file:
         for entry in json.load(file):
@@ -108,8 +114,11 @@ def main() -> int:
     stale = {source: stamp for source, stamp in stamps.items()
              if not stamp.exists()}
     failed = 0
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for complaint in pool.map(tidy, stale.keys(), stale.values()):
+    # Two at once could repair the same header.
+    workers = 1 if args.fix else os.cpu_count()
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        for complaint in pool.map(tidy, stale.keys(), stale.values(),
+                                  itertools.repeat(args.fix)):
             if complaint is not None:
                 failed += 1
                 print(complaint, flush=True)
