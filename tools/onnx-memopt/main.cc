@@ -59,7 +59,7 @@ absl::Status WriteJson(const std::string& path, const Report& report) {
   }
   absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
   absl::Status status = file.status();
-  if (status.ok()) status = file->Append(json);
+  if (status.ok()) status = file->writer().Append(json);
   if (status.ok()) status = file->Commit();
   if (status.ok()) return status;
   return absl::Status(status.code(),
