@@ -10,9 +10,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "io/constant_contents.h"
 #include "io/importer.h"
 #include "onnx/onnx_pb.h"
-#include "onnx_memopt/io/tensor_values.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -135,25 +135,6 @@ class Importer {
     const ValueId id = AddValue(std::move(value));
     graph_.mutable_block(block).initializers.push_back(id);
     return Define(name, id, "initializer");
-  }
-
-  // Null for large tensors, external ones, and types that shapes do not use.
-  static std::shared_ptr<const ir::Contents> ContentsOf(
-      const ir::Weight& weight) {
-    ir::Contents contents;
-    contents.dims.assign(weight.dims.begin(), weight.dims.end());
-    if (const auto integers = IntegerValues(weight)) {
-      for (int64_t x : *integers) {
-        contents.elements.push_back(ir::Element::Integer(ir::Dim(x)));
-      }
-    } else if (const auto reals = RealValues(weight)) {
-      for (double x : *reals) {
-        contents.elements.push_back(ir::Element::Real(x));
-      }
-    } else {
-      return nullptr;
-    }
-    return std::make_shared<const ir::Contents>(std::move(contents));
   }
 
   absl::Status ImportInitializers(const onnx::GraphProto& proto,
@@ -433,33 +414,8 @@ class Importer {
         value.contents = ContentsOf(graph_.weight(*weight));
         return;
       }
-      ir::Contents contents;
-      const auto integer = [&](int64_t i) {
-        contents.elements.push_back(ir::Element::Integer(ir::Dim(i)));
-      };
-      const auto real = [&](float f) {
-        contents.elements.push_back(ir::Element::Real(static_cast<double>(f)));
-      };
-      if (const auto* i = std::get_if<int64_t>(&attribute.value)) {
-        integer(*i);
-      } else if (const auto* f = std::get_if<float>(&attribute.value)) {
-        real(*f);
-      } else if (const auto* is =
-                     std::get_if<std::vector<int64_t>>(&attribute.value)) {
-        contents.dims.push_back(static_cast<int64_t>(is->size()));
-        for (int64_t x : *is) integer(x);
-      } else if (const auto* fs =
-                     std::get_if<std::vector<float>>(&attribute.value)) {
-        contents.dims.push_back(static_cast<int64_t>(fs->size()));
-        for (float x : *fs) real(x);
-      } else {
-        continue;
-      }
-      if (contents.elements.size() <= ir::kMaxContentsElements) {
-        value.contents =
-            std::make_shared<const ir::Contents>(std::move(contents));
-      }
-      return;
+      value.contents = ContentsOf(attribute.value);
+      if (value.contents != nullptr) return;
     }
   }
 

@@ -61,6 +61,7 @@ class TypeInference {
       : options_(options), state_(*state), graph_(state->graph) {}
 
   absl::Status Run() {
+    NameDimsOfGivenShapes();
     for (ValueId input : graph_.block(ir::kMainBlock).params) {
       RETURN_IF_ERROR(SetInputType(input));
     }
@@ -89,6 +90,23 @@ class TypeInference {
     }
     names_.emplace(name, Dim::Symbol(name));
     graph_.symbols.push_back(name);
+  }
+
+  // A shape that is given for one input also says what its named dims are in
+  // the others.
+  void NameDimsOfGivenShapes() {
+    for (ValueId input : graph_.block(ir::kMainBlock).params) {
+      const onnx::TypeProto* proto = state_.stated_types[ir::Index(input)];
+      const auto given = options_.input_shapes.find(graph_.value(input).name);
+      if (proto == nullptr || given == options_.input_shapes.end()) continue;
+      const auto& dims = proto->tensor_type().shape().dim();
+      for (int i = 0; i < dims.size(); ++i) {
+        if (static_cast<size_t>(i) >= given->second.size()) break;
+        if (dims[i].dim_param().empty()) continue;
+        names_.try_emplace(dims[i].dim_param(),
+                           Dim(given->second[static_cast<size_t>(i)]));
+      }
+    }
   }
 
   absl::Status SetInputType(ValueId id) {
@@ -495,72 +513,10 @@ class TypeInference {
   std::vector<bool> warned_;
 };
 
-std::string ListNames(const std::vector<std::string>& names) {
-  if (names.empty()) return "it has none";
-  std::string list;
-  for (const std::string& name : names) {
-    absl::StrAppend(&list, list.empty() ? "it has " : ", ", Printable(name));
-  }
-  return list;
-}
-
 }  // namespace
 
 absl::Status InferTypes(const ImportOptions& options, ImportState* state) {
   return TypeInference(options, state).Run();
-}
-
-absl::Status CheckImportOptions(const LoadedModel& model,
-                                const ImportOptions& options) {
-  std::vector<std::string> dims;
-  std::vector<std::string> inputs;
-  for (const onnx::ValueInfoProto& input : model.proto().graph().input()) {
-    inputs.push_back(input.name());
-    const auto& shape = input.type().tensor_type().shape();
-    for (int i = 0; i < shape.dim_size(); ++i) {
-      if (shape.dim(i).dim_value() > 0) continue;
-      std::string name = shape.dim(i).dim_param();
-      if (name.empty()) name = absl::StrCat(input.name(), "[", i, "]");
-      if (std::find(dims.begin(), dims.end(), name) == dims.end()) {
-        dims.push_back(std::move(name));
-      }
-    }
-    const auto given = options.input_shapes.find(input.name());
-    if (given == options.input_shapes.end()) continue;
-    if (input.type().tensor_type().has_shape() &&
-        static_cast<size_t>(shape.dim_size()) != given->second.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "input \"", Printable(input.name()), "\" has ", shape.dim_size(),
-          " dimensions, not ", given->second.size()));
-    }
-  }
-  for (const auto& [name, size] : options.dims) {
-    if (std::find(dims.begin(), dims.end(), name) == dims.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the model has no dimension \"", Printable(name), "\"; ",
-                       ListNames(dims)));
-    }
-    if (size < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("dimension \"", Printable(name),
-                       "\" must be at least 1, not ", size));
-    }
-  }
-  for (const auto& [name, shape] : options.input_shapes) {
-    if (std::find(inputs.begin(), inputs.end(), name) == inputs.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the model has no input \"", Printable(name), "\"; ",
-                       ListNames(inputs)));
-    }
-    for (int64_t dim : shape) {
-      if (dim < 1) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("input \"", Printable(name),
-                         "\": a dimension must be at least 1, not ", dim));
-      }
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace onnx_memopt::io

@@ -29,12 +29,13 @@ namespace onnx_memopt::io {
 struct ImportOptions {
   // Named dimensions of the inputs to bind. What is not bound stays symbolic.
   ir::Bindings dims;
-  // Shapes of inputs by name, in place of those that the model states.
+  // Shapes of inputs by name, in place of those that the model states. A named
+  // dimension in them is bound for the other inputs too.
   std::map<std::string, std::vector<int64_t>> input_shapes;
 };
 
 // Checks that every name in `options` exists in the model, that sizes are
-// positive and ranks agree. The message lists the names that exist.
+// positive, ranks agree, and no name is given two sizes. The message lists the names that exist.
 absl::Status CheckImportOptions(const LoadedModel& model,
                                 const ImportOptions& options);
 

@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "onnx/onnx_pb.h"
+#include "onnx_memopt/io/import.h"
+#include "onnx_memopt/support/format.h"
+
+namespace onnx_memopt::io {
+namespace {
+
+std::string ListNames(const std::vector<std::string>& names) {
+  if (names.empty()) return "it has none";
+  std::string list;
+  for (const std::string& name : names) {
+    absl::StrAppend(&list, list.empty() ? "it has " : ", ", Printable(name));
+  }
+  return list;
+}
+
+}  // namespace
+
+absl::Status CheckImportOptions(const LoadedModel& model,
+                                const ImportOptions& options) {
+  std::vector<std::string> dims;
+  std::vector<std::string> inputs;
+  ir::Bindings bound = options.dims;
+  for (const onnx::ValueInfoProto& input : model.proto().graph().input()) {
+    inputs.push_back(input.name());
+    const auto& shape = input.type().tensor_type().shape();
+    for (int i = 0; i < shape.dim_size(); ++i) {
+      if (shape.dim(i).dim_value() > 0) continue;
+      std::string name = shape.dim(i).dim_param();
+      if (name.empty()) name = absl::StrCat(input.name(), "[", i, "]");
+      if (std::find(dims.begin(), dims.end(), name) == dims.end()) {
+        dims.push_back(std::move(name));
+      }
+    }
+    const auto given = options.input_shapes.find(input.name());
+    if (given == options.input_shapes.end()) continue;
+    if (input.type().tensor_type().has_shape() &&
+        static_cast<size_t>(shape.dim_size()) != given->second.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "input \"", Printable(input.name()), "\" has ", shape.dim_size(),
+          " dimensions, not ", given->second.size()));
+    }
+    for (int i = 0; i < shape.dim_size(); ++i) {
+      const std::string& name = shape.dim(i).dim_param();
+      if (name.empty()) continue;
+      const int64_t size = given->second[static_cast<size_t>(i)];
+      const auto [it, is_new] = bound.try_emplace(name, size);
+      if (!is_new && it->second != size) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("dimension \"", Printable(name), "\" is given as ",
+                         it->second, " and, in the shape of input \"",
+                         Printable(input.name()), "\", as ", size));
+      }
+    }
+  }
+  for (const auto& [name, size] : options.dims) {
+    if (std::find(dims.begin(), dims.end(), name) == dims.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the model has no dimension \"", Printable(name), "\"; ",
+                       ListNames(dims)));
+    }
+    if (size < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("dimension \"", Printable(name),
+                       "\" must be at least 1, not ", size));
+    }
+  }
+  for (const auto& [name, shape] : options.input_shapes) {
+    if (std::find(inputs.begin(), inputs.end(), name) == inputs.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the model has no input \"", Printable(name), "\"; ",
+                       ListNames(inputs)));
+    }
+    for (int64_t dim : shape) {
+      if (dim < 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("input \"", Printable(name),
+                         "\": a dimension must be at least 1, not ", dim));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace onnx_memopt::io
