@@ -155,7 +155,7 @@ class RandomNode {
   }
 
   size_t Rank() {
-    if (Chance(2)) return 1024;
+    if (Number(1, 400) == 1) return 1024;
     return static_cast<size_t>(Number(0, Chance(5) ? 40 : 5));
   }
 
