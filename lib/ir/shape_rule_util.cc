@@ -419,10 +419,15 @@ void SetContents(ShapeContext& c, size_t i, Contents contents) {
   c.result_contents[i] = std::make_shared<const Contents>(std::move(contents));
 }
 
+std::optional<SmallDims> ResultDims(const ShapeContext& c) {
+  if (c.result_types.empty()) return std::nullopt;
+  return ConstantDims(c.result_types[0].shape);
+}
+
 void ReshapeContents(ShapeContext& c, size_t operand) {
   const Contents* source = ContentsOf(c, operand);
-  if (source == nullptr || c.result_types.empty()) return;
-  std::optional<SmallDims> dims = ConstantDims(c.result_types[0].shape);
+  if (source == nullptr) return;
+  std::optional<SmallDims> dims = ResultDims(c);
   if (!dims || CountOf(*dims) != source->elements.size()) return;
   SetContents(c, 0, Contents{*std::move(dims), source->elements});
 }

@@ -116,6 +116,8 @@ void SetResult(ShapeContext& c, size_t i, ElementType element,
                std::optional<Shape> shape);
 // Drops contents that are too large or of which nothing is known.
 void SetContents(ShapeContext& c, size_t i, Contents contents);
+// The shape of result 0 as numbers, if there is a result and it is small.
+std::optional<SmallDims> ResultDims(const ShapeContext& c);
 // The operand's contents under the shape of the result, for views.
 void ReshapeContents(ShapeContext& c, size_t operand);
 // True if every result's element type and dims are set.

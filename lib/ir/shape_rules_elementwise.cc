@@ -26,8 +26,8 @@ std::optional<Shape> ElementwiseShape(const ShapeContext& c) {
 // [0, count), broadcast.
 template <typename Compute>
 void CombineContents(ShapeContext& c, size_t count, Compute compute) {
-  if (c.result_types.empty() || IsOnnxBefore(c.node, 7)) return;
-  const std::optional<SmallDims> dims = ConstantDims(c.result_types[0].shape);
+  if (IsOnnxBefore(c.node, 7)) return;
+  const std::optional<SmallDims> dims = ResultDims(c);
   if (!dims) return;
   std::vector<Contents> operands;
   bool any = false;

@@ -219,7 +219,7 @@ bool Concat(ShapeContext& c) {
   if (conflict) return false;
   SetResult(c, 0, type, result);
 
-  const std::optional<SmallDims> dims = ConstantDims(c.result_types[0].shape);
+  const std::optional<SmallDims> dims = ResultDims(c);
   if (!dims) return Complete(c);
   std::vector<Contents> parts;
   for (size_t i = 0; small && i < count; ++i) {

@@ -35,8 +35,8 @@ bool Expand(ShapeContext& c) {
   if (input == nullptr || !target) return UnknownShape(c);
   SetResult(c, 0, ElementOf(c, 0), Broadcast(*input, *target));
   const Contents* source = ContentsOf(c, 0);
-  if (source != nullptr && !c.result_types.empty()) {
-    if (const auto dims = ConstantDims(c.result_types[0].shape)) {
+  if (source != nullptr) {
+    if (const auto dims = ResultDims(c)) {
       auto expanded = Expanded(*source, *dims);
       if (expanded) SetContents(c, 0, *std::move(expanded));
     }
@@ -124,8 +124,8 @@ bool ConstantOfShape(ShapeContext& c) {
   } else {
     fill = Element::Real(0);
   }
-  if (fill && !c.result_types.empty()) {
-    if (const auto dims = ConstantDims(c.result_types[0].shape)) {
+  if (fill) {
+    if (const auto dims = ResultDims(c)) {
       Contents contents = UnknownContents(*dims);
       std::fill(contents.elements.begin(), contents.elements.end(), *fill);
       SetContents(c, 0, std::move(contents));

@@ -34,11 +34,10 @@ absl::string_view Combiner(absl::string_view op) {
 void ReduceContents(ShapeContext& c, ElementType type) {
   const Contents* source = ContentsOf(c, 0);
   const absl::string_view combiner = Combiner(c.node.op_type);
-  if (source == nullptr || combiner.empty() || source->elements.empty() ||
-      c.result_types.empty()) {
+  if (source == nullptr || combiner.empty() || source->elements.empty()) {
     return;
   }
-  const auto dims = ConstantDims(c.result_types[0].shape);
+  const auto dims = ResultDims(c);
   if (!dims || CountOf(*dims) != 1) return;
   if (source->elements.size() > kMaxSymbolicElements) return;
   Element total = source->elements[0];

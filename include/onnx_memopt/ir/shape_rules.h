@@ -72,8 +72,9 @@ bool QuantizeLinear(ShapeContext& c);
 bool DequantizeLinear(ShapeContext& c);
 bool DynamicQuantizeLinear(ShapeContext& c);
 bool RandomLike(ShapeContext& c);
+bool EyeLike(ShapeContext& c);
 
-// lib/ir/shape_rules_layout.cc
+// lib/ir/shape_rules_{layout,index,make,resize}.cc
 bool ShapeOf(ShapeContext& c);
 bool Size(ShapeContext& c);
 bool Gather(ShapeContext& c);
@@ -90,15 +91,16 @@ bool Transpose(ShapeContext& c);
 bool Expand(ShapeContext& c);
 bool Tile(ShapeContext& c);
 bool Pad(ShapeContext& c);
+// Its attribute `value` is a weight, which a rule cannot read: a caller that
+// can may append the type and contents of that tensor as if it were operand 1.
 bool ConstantOfShape(ShapeContext& c);
 bool Range(ShapeContext& c);
 bool OneHot(ShapeContext& c);
-bool EyeLike(ShapeContext& c);
 bool DepthToSpace(ShapeContext& c);
 bool SpaceToDepth(ShapeContext& c);
 bool Resize(ShapeContext& c);  // and Upsample
 
-// lib/ir/shape_rules_compute.cc
+// lib/ir/shape_rules_{matmul,conv,reduce,sequence}.cc
 bool MatMul(ShapeContext& c);
 bool MatMulInteger(ShapeContext& c);
 bool QLinearMatMul(ShapeContext& c);

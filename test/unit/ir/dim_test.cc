@@ -234,7 +234,7 @@ void ExpectValue(const std::optional<Dim>& symbolic,
 TEST(DimPropertyTest, OperationsCommuteWithEvaluation) {
   RandomDims random(1);
   int compared = 0;
-  for (int round = 0; round < 10'000; ++round) {
+  for (int round = 0; round < 5000; ++round) {
     const Dim a = random.Make(static_cast<int>(random.Number(0, 4)));
     const Dim b = random.Make(static_cast<int>(random.Number(0, 3)));
     const Bindings bindings = random.Bind();
@@ -265,13 +265,13 @@ TEST(DimPropertyTest, OperationsCommuteWithEvaluation) {
       }
     }
   }
-  EXPECT_GT(compared, 5000);
+  EXPECT_GT(compared, 2500);
 }
 
 TEST(DimPropertyTest, BoundsFromZeroHoldAtZero) {
   RandomDims random(2);
   int proved = 0;
-  for (int round = 0; round < 10'000; ++round) {
+  for (int round = 0; round < 5000; ++round) {
     const Dim a = random.Make(static_cast<int>(random.Number(0, 3)));
     // Simplified Max and Min assume names >= 1, so only formulas without.
     if (a.ToString().find('m') != std::string::npos) continue;
@@ -287,13 +287,13 @@ TEST(DimPropertyTest, BoundsFromZeroHoldAtZero) {
       }
     }
   }
-  EXPECT_GT(proved, 1000);
+  EXPECT_GT(proved, 500);
 }
 
 TEST(DimPropertyTest, SubstitutionInStepsIsEvaluation) {
   RandomDims random(3);
   int compared = 0;
-  for (int round = 0; round < 10'000; ++round) {
+  for (int round = 0; round < 5000; ++round) {
     const Dim a = random.Make(static_cast<int>(random.Number(0, 4)));
     const Bindings bindings = random.Bind();
     const std::optional<int64_t> value = a.Evaluate(bindings);
@@ -306,7 +306,7 @@ TEST(DimPropertyTest, SubstitutionInStepsIsEvaluation) {
     EXPECT_EQ(a.Substitute({}), a) << a.ToString();
     EXPECT_EQ(a.Substitute(bindings), Dim(*value)) << a.ToString();
   }
-  EXPECT_GT(compared, 5000);
+  EXPECT_GT(compared, 2500);
 }
 
 }  // namespace
