@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "io/constant_contents.h"
 #include "io/importer.h"
 #include "io/onnx_inference.h"
 #include "io/type_proto.h"
@@ -206,6 +207,19 @@ class TypeInference {
       context.operand_contents.push_back(
           operand == kNoValue ? nullptr : graph_.value(operand).contents);
     }
+    // Rules get a node's constant tensors (ConstantOfShape's value) as further
+    // operands; ONNX's inference reads them from the attributes.
+    llvm::SmallVector<Type, 1> constants;
+    for (const ir::Attribute& attribute : node.attributes) {
+      const auto* id = std::get_if<ir::WeightId>(&attribute.value);
+      if (id == nullptr) continue;
+      const ir::Weight& weight = graph_.weight(*id);
+      constants.push_back(WeightType(weight));
+      context.operand_contents.push_back(ContentsOf(weight));
+    }
+    for (const Type& constant : constants) {
+      context.operand_types.push_back(&constant);
+    }
     context.result_types.resize(node.results.size());
     context.result_contents.resize(node.results.size());
     bool complete = SetConstantType(node, &context);
@@ -219,14 +233,17 @@ class TypeInference {
     }
   }
 
+  static Type WeightType(const ir::Weight& weight) {
+    Shape shape;
+    for (int64_t dim : weight.dims) shape.emplace_back(Dim(dim));
+    return Type::Tensor(weight.element, std::move(shape));
+  }
+
   bool SetConstantType(const Node& node, ir::ShapeContext* context) const {
     if (node.results.empty() || node.results[0] == kNoValue) return false;
     const Value& value = graph_.value(node.results[0]);
     if (value.weight == ir::kNoWeight) return false;
-    const ir::Weight& weight = graph_.weight(value.weight);
-    Shape shape;
-    for (int64_t dim : weight.dims) shape.emplace_back(Dim(dim));
-    context->result_types[0] = Type::Tensor(weight.element, std::move(shape));
+    context->result_types[0] = WeightType(graph_.weight(value.weight));
     context->result_contents[0] = value.contents;
     return true;
   }
@@ -240,6 +257,8 @@ class TypeInference {
                                  .operand_types = context->operand_types,
                                  .operand_contents = context->operand_contents,
                                  .num_results = node.results.size()};
+    request.operand_types.resize(node.operands.size());
+    request.operand_contents.resize(node.operands.size());
     if (source.proto != nullptr) {
       for (const onnx::AttributeProto& a : source.proto->attribute()) {
         const onnx::AttributeProto* resolved =
