@@ -140,7 +140,9 @@ class Parser {
                 {"auto", ExternalDataMode::kAuto},
                 {"reference", ExternalDataMode::kReference},
                 {"copy", ExternalDataMode::kCopy},
-                {"all", ExternalDataMode::kAll}}));
+                {"all", ExternalDataMode::kAll}}))
+        // In place of the mapping above as CLI11 prints it.
+        ->option_text("MODE");
     app_.add_option("--external-dir", args_.options.external_dir,
                     "folder of the external data [the model's]");
     app_.add_option("--json", args_.json,
@@ -150,7 +152,7 @@ class Parser {
                     "fail if weights, inputs and packed activations together "
                     "take more, for example 2GiB");
     app_.add_flag("--fail-on-growth", args_.fail_on_growth,
-                  "fail if the written files are larger than the model's");
+                  "fail if the packed peak is higher after the passes");
     app_.add_flag("-q,--quiet", args_.quiet, "no text report");
     app_.add_flag("-v,--verbose", args_.verbose,
                   "all warnings, times of the passes");

@@ -5,6 +5,9 @@
 // bound; views move none. A node with subgraphs has those of the subgraph that
 // has the most; loops count the body once per trip where the trip count is
 // known from the types of what they stack, else once.
+//
+//   ASSIGN_OR_RETURN(const Cost* cost, analyses.Get<Cost>());
+//   std::optional<int64_t> flops = cost->node(conv).flops;  // nullopt: unknown
 #ifndef ONNX_MEMOPT_ANALYSIS_COST_H_
 #define ONNX_MEMOPT_ANALYSIS_COST_H_
 

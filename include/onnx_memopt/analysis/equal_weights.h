@@ -1,8 +1,8 @@
 // Which weights hold the same tensor.
 //
-//   ASSIGN_OR_RETURN(EqualWeights equal,
-//                    FindEqualWeights(graph, weights, {.read_external =
-//                    true}));
+//   ASSIGN_OR_RETURN(
+//       EqualWeights equal,
+//       FindEqualWeights(graph, weights, {.read_external = true}));
 //   for (const auto& group : equal.groups) ...  // two or more ids, ascending
 //
 // Two weights are equal if element type, dims and every bit agree. Weights of

@@ -13,6 +13,10 @@
 // Values share a storage if one is a view of the other, or if it was written in
 // place over the other: the op may (OpInfo::in_place), the operand is not used
 // later, it is neither the caller's nor an output, and the byte sizes agree.
+//
+//   ASSIGN_OR_RETURN(const Liveness* liveness, analyses.Get<Liveness>());
+//   LiveRange range = liveness->range(value);
+//   const Storage& bytes = liveness->storage(liveness->storage_of(value));
 #ifndef ONNX_MEMOPT_ANALYSIS_LIVENESS_H_
 #define ONNX_MEMOPT_ANALYSIS_LIVENESS_H_
 

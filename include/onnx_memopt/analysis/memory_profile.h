@@ -11,6 +11,11 @@
 // node with subgraphs, the largest peak of one of them is added, less what
 // becomes the node's own results. Storages of unknown size are left out and
 // make the profile incomplete.
+//
+//   ASSIGN_OR_RETURN(const MemoryProfile* profile,
+//                    analyses.Get<MemoryProfile>());
+//   profile->main().peak_bytes;                    // the highest step
+//   profile->main().live_bytes[profile->main().peak_step];  // the same
 #ifndef ONNX_MEMOPT_ANALYSIS_MEMORY_PROFILE_H_
 #define ONNX_MEMOPT_ANALYSIS_MEMORY_PROFILE_H_
 

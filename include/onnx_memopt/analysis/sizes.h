@@ -3,6 +3,10 @@
 // Where a symbolic dimension is not bound, the number is for its size in
 // Graph::assumed, or 1; Graph::symbols lists those, and reports say so. A size
 // that is unknown stays unknown: nullopt, never 0.
+//
+//   ASSIGN_OR_RETURN(const Sizes* sizes, analyses.Get<Sizes>());
+//   sizes->bytes(value);           // 4096, for batch assumed to be 1
+//   sizes->symbolic_bytes(value);  // 4096*batch
 #ifndef ONNX_MEMOPT_ANALYSIS_SIZES_H_
 #define ONNX_MEMOPT_ANALYSIS_SIZES_H_
 

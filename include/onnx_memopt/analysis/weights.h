@@ -1,5 +1,8 @@
 // What the weights take, and what of it is there twice. External files are not
 // opened: external weights count as equal if they are the same range of a file.
+//
+//   ASSIGN_OR_RETURN(const Weights* weights, analyses.Get<Weights>());
+//   weights->bytes() - weights->duplicate_bytes();  // after sharing equal ones
 #ifndef ONNX_MEMOPT_ANALYSIS_WEIGHTS_H_
 #define ONNX_MEMOPT_ANALYSIS_WEIGHTS_H_
 

@@ -1,4 +1,12 @@
-// Fills a Report from the IR and its analyses.
+// Fills a Report from the IR and its analyses. Each function reads the graph as
+// it is now: for "before" and "after" it is called before and after the passes,
+// with an AnalysisManager of its own.
+//
+//   Report report;
+//   AnalysisManager analyses(&graph);
+//   ASSIGN_OR_RETURN(report.before,
+//                    BuildPeak(graph, analyses, /*formulas=*/true));
+//   RETURN_IF_ERROR(BuildTables(graph, analyses, &report));
 #ifndef ONNX_MEMOPT_DRIVER_BUILD_REPORT_H_
 #define ONNX_MEMOPT_DRIVER_BUILD_REPORT_H_
 

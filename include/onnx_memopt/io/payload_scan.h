@@ -12,6 +12,10 @@
 //   skeleton:  ..[initializer: name "w", #536870001: 0]..
 //   payloads:  0: {raw_data, view of 100 MB in the mapped file}
 //
+//   ASSIGN_OR_RETURN(ScannedModel scanned, ScanPayloads(file.bytes()));
+//   onnx::ModelProto model;
+//   model.ParseFromString(scanned.skeleton);  // small, whatever the weights
+//
 // Left in the skeleton: payloads in several pieces, which protobuf would join.
 // Refused: what is no protobuf, groups, wrong wire types, subgraphs nested more
 // than 32 deep, singular graphs or tensors that occur twice, and a TensorProto

@@ -1,5 +1,10 @@
 // A node's attribute. Subgraphs are not attributes here but blocks of the node;
-// tensors are weights of the graph.
+// tensors are weights of the graph. A reference to an attribute of a function's
+// call has been resolved.
+//
+//   Attribute axis{.name = "axis", .value = int64_t{1}};
+//   if (const auto* i = std::get_if<int64_t>(&axis.value)) Use(*i);
+//   IntAttribute(node, "axis", /*default_value=*/0);  // graph.h: by name
 #ifndef ONNX_MEMOPT_IR_ATTRIBUTE_H_
 #define ONNX_MEMOPT_IR_ATTRIBUTE_H_
 

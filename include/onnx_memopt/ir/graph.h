@@ -5,14 +5,18 @@
 // Blocks own an ordered list of nodes; that order is the schedule. A node in a
 // nested block may use values of the blocks around it (a capture).
 //
-//   main block                      A call's body is instantiated per call, so
-//   +---------------------------+   its values have types of their own. It has
-//   | n0 = Conv(x, w)           |   no params: its nodes use the caller's
-//   values | n1 = If(c)                |   directly, and define the call's
-//   results. |      then: +------------+ | |            | n2 = Relu  | |
-//   Node.blocks of an If: {then, else}; of a |            +------------+ | Loop
-//   or Scan: {body}; of a call: {body}.
-//   +---------------------------+
+//   main block
+//   +-----------------------------+
+//   | n0 = Conv(x, w)             |   Node.blocks of an If: {then, else};
+//   | n1 = If(c)                  |   of a Loop or Scan: {body};
+//   |       then: +-------------+ |   of a call: {body}.
+//   |             | n2 = Relu() | |
+//   |             +-------------+ |
+//   +-----------------------------+
+//
+// A call's body is instantiated per call, so its values have types of their
+// own. It has no params: its nodes use the caller's values directly, and define
+// the call's results.
 //
 // Contract: every value has one definition; operands are defined before their
 // use in the schedule; ids are never reused. ir::Verify checks it.

@@ -8,6 +8,12 @@
 // never guesses: what does not follow from the operands stays unset. It may be
 // handed any operands at all (wrong ranks, wrong types, missing ones, negative
 // or enormous attribute values) and must then return false.
+//
+//   ShapeContext c{.node = relu, .operand_types = {&x}};
+//   c.operand_contents.resize(1);
+//   c.result_types.resize(1);
+//   c.result_contents.resize(1);
+//   shape_rules::SameAsFirst(c);  // true: c.result_types[0] is the type of x
 #ifndef ONNX_MEMOPT_IR_SHAPE_RULES_H_
 #define ONNX_MEMOPT_IR_SHAPE_RULES_H_
 

@@ -3,6 +3,10 @@
 // A weight is in the model file (a view of the mapped file), in an external
 // file (a path and a range that analysis never opens), or made by a pass (owned
 // bytes).
+//
+//   const Weight& w = graph.weight(graph.value(initializer).weight);
+//   if (w.storage == WeightStorage::kRaw) Hash(w.bytes);  // a view, no copy
+//   total_bytes += w.size_bytes;  // known for all kinds
 #ifndef ONNX_MEMOPT_IR_WEIGHT_H_
 #define ONNX_MEMOPT_IR_WEIGHT_H_
 

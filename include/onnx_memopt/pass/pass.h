@@ -3,8 +3,8 @@
 //   class DropDead : public Pass {
 //    public:
 //     absl::string_view name() const override { return "drop-dead"; }
-//     absl::StatusOr<bool> Run(ir::Graph& graph, PassContext& context)
-//     override;
+//     absl::StatusOr<bool> Run(ir::Graph& graph,
+//                              PassContext& context) override;
 //   };
 //
 // Run returns true if it changed the graph, and must not have touched it when

@@ -3,8 +3,8 @@
 //
 //   FileWriter out(STDOUT_FILENO);
 //   RETURN_IF_ERROR(out.Append(header));
-//   RETURN_IF_ERROR(out.CopyFrom(source_fd, /*offset=*/4096, /*size=*/1 <<
-//   20)); RETURN_IF_ERROR(out.Flush());
+//   RETURN_IF_ERROR(out.CopyFrom(source_fd, /*offset=*/4096, size_bytes));
+//   RETURN_IF_ERROR(out.Flush());
 #ifndef ONNX_MEMOPT_SUPPORT_FILE_WRITER_H_
 #define ONNX_MEMOPT_SUPPORT_FILE_WRITER_H_
 
