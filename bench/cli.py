@@ -5,7 +5,6 @@ machine does falls on all of them alike.
 """
 
 import json
-import os
 import shutil
 import statistics
 import sys
@@ -83,8 +82,6 @@ class Program:
 
 def own_programs(program, model, files, out):
     beside = files[0].with_name(f"{files[0].stem}.out.onnx")
-    if not os.access(beside.parent, os.W_OK):
-        beside = out / files[0].name
     base = [str(program), str(files[0]), "-q"]
     json_to = ["--json", str(out / "report.json")]
     rows = [

@@ -7,6 +7,7 @@ measure.py.
 import dataclasses
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -40,16 +41,28 @@ def tool(*command):
         raise Absent(lines[-1] if lines else f"exit {result.returncode}")
 
 
-def skeleton(name):
-    """A shared model as it is, without its weights."""
+def shared_model(name):
     path = SHARED / "models" / f"{name}.onnx"
     if not path.exists():
         raise Absent(f"{path.name} is not in the shared models")
     return path
 
 
+def skeleton(name, folder):
+    """A copy of a shared model as it is, without its weights.
+
+    A rewritten model can stand beside it: where data is missing, nothing can
+    be written elsewhere.
+    """
+    source = shared_model(name)
+    target = folder / "skeletons" / source.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    return target
+
+
 def with_weights(name, folder):
-    source = skeleton(name)
+    source = shared_model(name)
     target = folder / name / source.name
     data = target.with_name(target.name + ".data")
     if not target.exists():
@@ -104,7 +117,8 @@ def models():
               {"analyze": (0.3, 60 * MIB)}, 350 * MIB),
         Model("bert", lambda folder: with_weights("bert", folder),
               {"analyze": (0.2, 100 * MIB), "rewrite": (1.2, None)}, GIB),
-        Model("unet_sd, no weights", lambda folder: [skeleton("unet_sd")],
+        Model("unet_sd, no weights", lambda folder:
+              [skeleton("unet_sd", folder)],
               {"analyze": (0.5, None)}),
         Model("unet_sd", lambda folder: with_weights("unet_sd", folder),
               {"analyze": (0.5, None)}, 16 * GIB, large=True),

@@ -13,7 +13,7 @@ DIMS = {
     "bert_dyn": ["batch=1", "seq=512"],
     "gpt2_dyn": ["batch=1", "seq=1024"],
     "resnet50_dyn": ["batch=8"],
-    "srgan_dyn": ["batch=1"],
+    "srgan_dyn": ["height=128", "width=128"],
 }
 
 
@@ -24,8 +24,9 @@ def mib(size_bytes):
 def run_one(program, path, options):
     dims = [part for dim in DIMS.get(path.stem, [])
             for part in ("--dim", dim)]
-    out = options.out / "reordered.onnx"
-    sample = measure.run([str(program), str(path), "-o", str(out), "--passes",
+    model = models.skeleton(path.stem, options.out / "models")
+    out = model.with_name(f"{path.stem}.out.onnx")
+    sample = measure.run([str(program), str(model), "-o", str(out), "--passes",
                           "reorder", "--json", "-", *dims], options.timeout)
     out.unlink(missing_ok=True)
     if sample.failure:
