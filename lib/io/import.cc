@@ -608,6 +608,12 @@ absl::StatusOr<ir::Graph> Import(std::shared_ptr<const LoadedModel> model,
                                  const ImportOptions& options) {
   ImportState state;
   state.graph.payload_owner = model;
+  if (model->file() != nullptr) {
+    // The owner above keeps the file mapped.
+    state.graph.drop_resident = [file = model->file()] {
+      file->DropResident();
+    };
+  }
   RETURN_IF_ERROR(Importer(*model, &state).Run());
   RETURN_IF_ERROR(InferTypes(options, &state));
   if (state.warnings_left_out > 0) {

@@ -24,6 +24,7 @@
 #define ONNX_MEMOPT_IR_GRAPH_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -137,6 +138,9 @@ class Graph {
   // Owner of the bytes that weights refer to (the mapped file, the arena of the
   // parsed model). Keeps them alive as long as the graph.
   std::shared_ptr<const void> payload_owner;
+  // Gives back memory that reading these bytes has made resident; they come
+  // from the file again when they are next read. Empty where there is no file.
+  std::function<void()> drop_resident;
   // What the reader noticed and repaired, for the report: "nodes of the graph
   // were not sorted", "value_info of "t" says ..., inferred ...".
   std::vector<std::string> warnings;
