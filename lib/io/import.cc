@@ -70,6 +70,7 @@ class Importer {
                          Printable(function.name()), "\" is defined twice"));
       }
     }
+    Reserve(proto.graph());
     AddBlock({.kind = BlockKind::kMain});
     opsets_ = OpsetsOf(proto.opset_import());
     return ImportGraph(proto.graph(), ir::kMainBlock, nullptr);
@@ -77,6 +78,21 @@ class Importer {
 
  private:
   using Opsets = absl::flat_hash_map<std::string, int>;
+
+  // For the main graph, where the most is.
+  void Reserve(const onnx::GraphProto& proto) {
+    const auto nodes = static_cast<size_t>(proto.node_size());
+    const auto weights = static_cast<size_t>(proto.initializer_size()) +
+                         static_cast<size_t>(proto.sparse_initializer_size());
+    size_t values = weights + static_cast<size_t>(proto.input_size());
+    for (const onnx::NodeProto& node : proto.node()) {
+      values += static_cast<size_t>(node.output_size());
+    }
+    graph_.Reserve(nodes, values, weights);
+    state_.node_sources.reserve(nodes);
+    state_.stated_types.reserve(values);
+    state_.weight_protos.reserve(weights);
+  }
 
   template <typename Imports>
   static Opsets OpsetsOf(const Imports& imports) {
@@ -336,8 +352,11 @@ class Importer {
     for (const std::string& name : proto.output()) {
       node.results.push_back(name.empty() ? kNoValue : *Lookup(name));
     }
-    const auto function = functions_.find(
-        FunctionKey(node.domain, proto.op_type(), proto.overload()));
+    const auto function =
+        functions_.empty()
+            ? functions_.end()
+            : functions_.find(
+                  FunctionKey(node.domain, proto.op_type(), proto.overload()));
     node.is_call = function != functions_.end();
     const bool is_call = node.is_call;
     const NodeId id = AddNode(std::move(node), &proto, frame);

@@ -113,7 +113,9 @@ class Graph {
   Value& mutable_value(ValueId id) { return values_[Index(id)]; }
   Block& mutable_block(BlockId id) { return blocks_[Index(id)]; }
 
-  // Building. A new node is not in its block's schedule until it is put there.
+  // Building. Makes room for so many of each; more can be added all the same.
+  void Reserve(size_t nodes, size_t values, size_t weights);
+  // A new node is not in its block's schedule until it is put there.
   BlockId AddBlock(Block block);
   NodeId AddNode(Node node);
   ValueId AddValue(Value value);
