@@ -97,9 +97,10 @@ def own_programs(program, model, files, out):
     return rows
 
 
-def peer_programs(files, out):
+def peer_programs(files, out, memory_gib):
     # A peer that reads all weights must not take the machine down.
-    memory_bytes = measure.available_bytes() * 3 // 4
+    memory_bytes = (memory_gib * 1024 ** 3 if memory_gib else
+                    measure.available_bytes() * 3 // 4)
     rows = []
     for peer in peers.peers():
         absent = peer.package and peers.version_of(peer.package) is None
@@ -119,7 +120,7 @@ def measure_model(model, program, options):
     out = options.out / "out"
     rows = own_programs(program, model, files, out)
     if options.peers:
-        rows += peer_programs(files, out)
+        rows += peer_programs(files, out, options.peer_memory)
     for round_number in range(options.rounds):
         for row in rows:
             if row.wants_another():
@@ -162,28 +163,36 @@ def selected_models(options):
             any(part in model.name for part in options.model)]
 
 
-def main(program, options):
-    about = machine.describe(program)
-    measured = {}
-    rows = []
-    for model in selected_models(options):
-        try:
-            measured[model.name] = measure_model(model, program, options)
-            rows += [row.row(model.name) for row in measured[model.name]]
-        except models.Absent as absent:
-            rows.append([model.name, "-", f"skipped: {absent}"] + [""] * 5)
+def write_results(about, measured, rows, options):
+    """Writes both files; returns the text of the first."""
     header = ["model", "program", "median s", "min", "max", "peak RSS, MiB",
               "runs", "aim"]
     text = "\n".join(
         [f"{key}: {value}  " for key, value in about.items()] +
         ["", markdown(header, rows), ""] + growth(measured))
-    print(text)
     (options.out / "cli.md").write_text(text + "\n", encoding="utf-8")
     raw = {"machine": about,
            "runs": [row.to_json(name) for name, programs in measured.items()
                     for row in programs]}
     (options.out / "cli.json").write_text(json.dumps(raw, indent=1) + "\n",
                                           encoding="utf-8")
+    return text
+
+
+def main(program, options):
+    about = machine.describe(program)
+    measured = {}
+    rows = []
+    text = ""
+    for model in selected_models(options):
+        try:
+            measured[model.name] = measure_model(model, program, options)
+            rows += [row.row(model.name) for row in measured[model.name]]
+        except models.Absent as absent:
+            rows.append([model.name, "-", f"skipped: {absent}"] + [""] * 5)
+        # A long run that is stopped leaves what it has.
+        text = write_results(about, measured, rows, options)
+    print(text)
     own_failures = [row for programs in measured.values() for row in programs
                     if row.name.startswith("onnx-memopt") and row.failure]
     return 1 if own_failures else 0

@@ -45,6 +45,9 @@ def parse(arguments):
                         help="cli: models whose name has this in it")
     parser.add_argument("--no-peers", dest="peers", action="store_false",
                         help="cli: this project's program alone")
+    parser.add_argument("--peer-memory", type=int, metavar="GIB",
+                        help="cli: address space for a peer [3/4 of what is "
+                        "available]")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--timeout", type=float, default=180,
                         help="seconds for one run")
