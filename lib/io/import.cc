@@ -126,6 +126,13 @@ class Importer {
     return absl::OkStatus();
   }
 
+  // The text that names the node is made only for the error.
+  absl::Status Define(absl::string_view name, ValueId value,
+                      const onnx::NodeProto& node) {
+    if (scopes_.back().emplace(name, value).second) return absl::OkStatus();
+    return Define(name, value, Describe(node));
+  }
+
   std::optional<ValueId> Lookup(absl::string_view name) const {
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
       const auto it = scope->find(name);
@@ -247,7 +254,7 @@ class Importer {
         if (call_results != nullptr) {
           const auto it = call_results->find(name);
           if (it != call_results->end()) {
-            RETURN_IF_ERROR(Define(name, it->second, Describe(node)));
+            RETURN_IF_ERROR(Define(name, it->second, node));
             continue;
           }
         }
@@ -257,7 +264,7 @@ class Importer {
         const auto it = stated.find(name);
         const ValueId id = AddValue(std::move(value),
                                     it == stated.end() ? nullptr : it->second);
-        RETURN_IF_ERROR(Define(name, id, Describe(node)));
+        RETURN_IF_ERROR(Define(name, id, node));
       }
     }
     return absl::OkStatus();
@@ -545,8 +552,7 @@ class Importer {
       const auto& operands = graph_.node(call).operands;
       RETURN_IF_ERROR(
           Define(function.input(i),
-                 index < operands.size() ? operands[index] : kNoValue,
-                 Describe(proto)));
+                 index < operands.size() ? operands[index] : kNoValue, proto));
     }
     const llvm::SmallVector<ValueId, 2> results = graph_.node(call).results;
     Scope call_results;
