@@ -105,6 +105,7 @@ class Finder {
 
   // Also notes a file that cannot be read.
   bool Read(const Weight& weight, int64_t offset, absl::Span<char> buffer) {
+    if (weight.storage != WeightStorage::kExternal) DropResidentAtTimes();
     const absl::Status status = reader_.Read(weight, offset, buffer);
     if (status.ok()) return true;
     const std::string message(status.message());
@@ -115,21 +116,34 @@ class Finder {
     return false;
   }
 
-  // The first, the middle and the last bytes.
+  // A read of a few bytes may make a whole large page resident.
+  void DropResidentAtTimes() {
+    constexpr int kReads = 16;
+    if (++mapped_reads_ % kReads == 0 && graph_.drop_resident) {
+      graph_.drop_resident();
+    }
+  }
+
+  // Of the first, the middle and the last bytes. Large models have so many
+  // weights that the samples themselves would fill memory.
   std::optional<std::string> SampleKey(WeightId id) {
     const Weight& weight = graph_.weight(id);
     if (Unreadable(weight)) return PlaceKey(weight);
     const int64_t size = WeightReader::StoredBytes(weight);
     const int64_t length = std::min(size, kSampleBytes);
-    std::string key;
+    const auto bytes = static_cast<size_t>(length);
+    llvm::BLAKE3 hasher;
     for (int64_t offset : {int64_t{0}, (size - length) / 2, size - length}) {
-      std::string sample(static_cast<size_t>(length), '\0');
-      if (!Read(weight, offset, absl::MakeSpan(sample.data(), sample.size()))) {
+      if (!Read(weight, offset, absl::MakeSpan(buffer_.data(), bytes))) {
         return std::nullopt;
       }
-      key += sample;
+      hasher.update(Bytes(buffer_).take_front(bytes));
     }
-    return key;
+    return ToKey(hasher.final<LLVM_BLAKE3_OUT_LEN>());
+  }
+
+  static std::string ToKey(const Digest& digest) {
+    return std::string(digest.begin(), digest.end());
   }
 
   // A hash over the hashes of all chunks. Chunks that the file system does not
@@ -141,20 +155,23 @@ class Finder {
     llvm::BLAKE3 hasher;
     for (int64_t offset = 0; offset < size; offset += kChunkBytes) {
       const int64_t length = std::min(kChunkBytes, size - offset);
-      if (length == kChunkBytes && reader_.IsHole(weight, offset, length)) {
-        if (!zero_chunk_)
-          zero_chunk_ = Hash(Bytes(std::string(kChunkBytes, 0)));
-        hasher.update(*zero_chunk_);
+      const auto bytes = static_cast<size_t>(length);
+      if (reader_.IsHole(weight, offset, length)) {
+        hasher.update(HashOfZeros(bytes));
         continue;
       }
-      const auto bytes = static_cast<size_t>(length);
       if (!Read(weight, offset, absl::MakeSpan(buffer_.data(), bytes))) {
         return std::nullopt;
       }
       hasher.update(Hash(Bytes(buffer_).take_front(bytes)));
     }
-    const Digest digest = hasher.final<LLVM_BLAKE3_OUT_LEN>();
-    return std::string(digest.begin(), digest.end());
+    return ToKey(hasher.final<LLVM_BLAKE3_OUT_LEN>());
+  }
+
+  const Digest& HashOfZeros(size_t length) {
+    const auto [it, is_new] = hash_of_zeros_.try_emplace(length);
+    if (is_new) it->second = Hash(Bytes(std::string(length, '\0')));
+    return it->second;
   }
 
   static std::optional<int64_t> ElementBytes(const Weight& weight) {
@@ -264,7 +281,8 @@ class Finder {
   const EqualWeightsOptions& options_;
   WeightReader reader_;
   std::string buffer_;
-  std::optional<Digest> zero_chunk_;
+  int64_t mapped_reads_ = 0;
+  std::map<size_t, Digest> hash_of_zeros_;  // by length
   EqualWeights out_;
 };
 

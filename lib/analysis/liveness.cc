@@ -27,6 +27,8 @@ class LivenessBuilder {
     out_.storage_of_.resize(graph.num_values(), kNoStorage);
     out_.ranges_.resize(graph.num_values());
     last_use_.resize(graph.num_values(), -1);
+    // Every value has at most one of its own.
+    out_.storages_.reserve(graph.num_values());
   }
 
   Liveness Build() {

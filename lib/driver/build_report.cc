@@ -60,6 +60,8 @@ class TableBuilder {
         report_(*report) {}
 
   void Build() {
+    report_.tensors.reserve(graph_.num_values());
+    report_.nodes.reserve(timeline_.steps(ir::kMainBlock).size());
     for (BlockId block : timeline_.blocks()) AddBlock(block);
     AddNodes();
     for (analysis::StorageId id : profile_.at_peak()) {

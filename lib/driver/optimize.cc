@@ -104,14 +104,13 @@ class Run {
     MakeSweep();
     RETURN_IF_ERROR(ForEachSweepPoint(/*after=*/false));
     ChooseSweepPoint();
-    AnalysisManager before(&graph_);
-    ASSIGN_OR_RETURN(report_.before,
-                     BuildPeak(graph_, before, /*formulas=*/true));
-    ASSIGN_OR_RETURN(report_.weights, BuildWeights(graph_, before));
-    report_.weights_after_bytes = report_.weights.bytes;
-    if (options_.rewrite) RETURN_IF_ERROR(Rewrite());
-    Progress("reporting");
     AnalysisManager analyses(&graph_);
+    ASSIGN_OR_RETURN(report_.before,
+                     BuildPeak(graph_, analyses, /*formulas=*/true));
+    ASSIGN_OR_RETURN(report_.weights, BuildWeights(graph_, analyses));
+    report_.weights_after_bytes = report_.weights.bytes;
+    if (options_.rewrite) RETURN_IF_ERROR(Rewrite(analyses));
+    Progress("reporting");
     RETURN_IF_ERROR(BuildTables(graph_, analyses, &report_));
     for (const std::string& name : graph_.symbols) {
       const auto it = graph_.assumed.find(name);
@@ -195,7 +194,9 @@ class Run {
     Assume(worst_);
   }
 
-  absl::Status Rewrite() {
+  // Leaves the analyses of the rewritten graph in `analyses`.
+  absl::Status Rewrite(AnalysisManager& analyses) {
+    analyses.InvalidateAll();
     pass::PipelineOptions options;
     options.observer = [&](absl::string_view pass, const ir::Graph&) {
       Progress(pass.empty() ? "optimizing" : absl::StrCat("after ", pass));
@@ -210,7 +211,6 @@ class Run {
     }
     RETURN_IF_ERROR(ForEachSweepPoint(/*after=*/true));
     Assume(worst_);
-    AnalysisManager analyses(&graph_);
     ASSIGN_OR_RETURN(report_.after,
                      BuildPeak(graph_, analyses, /*formulas=*/true));
     ASSIGN_OR_RETURN(const analysis::Weights* weights,

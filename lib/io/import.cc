@@ -70,6 +70,7 @@ class Importer {
                          Printable(function.name()), "\" is defined twice"));
       }
     }
+    Reserve(proto.graph());
     AddBlock({.kind = BlockKind::kMain});
     opsets_ = OpsetsOf(proto.opset_import());
     return ImportGraph(proto.graph(), ir::kMainBlock, nullptr);
@@ -77,6 +78,21 @@ class Importer {
 
  private:
   using Opsets = absl::flat_hash_map<std::string, int>;
+
+  // For the main graph, where the most is.
+  void Reserve(const onnx::GraphProto& proto) {
+    const auto nodes = static_cast<size_t>(proto.node_size());
+    const auto weights = static_cast<size_t>(proto.initializer_size()) +
+                         static_cast<size_t>(proto.sparse_initializer_size());
+    size_t values = weights + static_cast<size_t>(proto.input_size());
+    for (const onnx::NodeProto& node : proto.node()) {
+      values += static_cast<size_t>(node.output_size());
+    }
+    graph_.Reserve(nodes, values, weights);
+    state_.node_sources.reserve(nodes);
+    state_.stated_types.reserve(values);
+    state_.weight_protos.reserve(weights);
+  }
 
   template <typename Imports>
   static Opsets OpsetsOf(const Imports& imports) {
@@ -108,6 +124,13 @@ class Importer {
           what, ": tensor \"", Printable(name), "\" is defined twice"));
     }
     return absl::OkStatus();
+  }
+
+  // The text that names the node is made only for the error.
+  absl::Status Define(absl::string_view name, ValueId value,
+                      const onnx::NodeProto& node) {
+    if (scopes_.back().emplace(name, value).second) return absl::OkStatus();
+    return Define(name, value, Describe(node));
   }
 
   std::optional<ValueId> Lookup(absl::string_view name) const {
@@ -212,7 +235,7 @@ class Importer {
         if (call_results != nullptr) {
           const auto it = call_results->find(name);
           if (it != call_results->end()) {
-            RETURN_IF_ERROR(Define(name, it->second, Describe(node)));
+            RETURN_IF_ERROR(Define(name, it->second, node));
             continue;
           }
         }
@@ -222,7 +245,7 @@ class Importer {
         const auto it = stated.find(name);
         const ValueId id = AddValue(std::move(value),
                                     it == stated.end() ? nullptr : it->second);
-        RETURN_IF_ERROR(Define(name, id, Describe(node)));
+        RETURN_IF_ERROR(Define(name, id, node));
       }
     }
     return absl::OkStatus();
@@ -317,8 +340,11 @@ class Importer {
     for (const std::string& name : proto.output()) {
       node.results.push_back(name.empty() ? kNoValue : *Lookup(name));
     }
-    const auto function = functions_.find(
-        FunctionKey(node.domain, proto.op_type(), proto.overload()));
+    const auto function =
+        functions_.empty()
+            ? functions_.end()
+            : functions_.find(
+                  FunctionKey(node.domain, proto.op_type(), proto.overload()));
     node.is_call = function != functions_.end();
     const bool is_call = node.is_call;
     const NodeId id = AddNode(std::move(node), &proto, frame);
@@ -482,8 +508,7 @@ class Importer {
       const auto& operands = graph_.node(call).operands;
       RETURN_IF_ERROR(
           Define(function.input(i),
-                 index < operands.size() ? operands[index] : kNoValue,
-                 Describe(proto)));
+                 index < operands.size() ? operands[index] : kNoValue, proto));
     }
     const llvm::SmallVector<ValueId, 2> results = graph_.node(call).results;
     Scope call_results;
@@ -564,6 +589,12 @@ absl::StatusOr<ir::Graph> Import(std::shared_ptr<const LoadedModel> model,
                                  const ImportOptions& options) {
   ImportState state;
   state.graph.payload_owner = model;
+  if (model->file() != nullptr) {
+    // The owner above keeps the file mapped.
+    state.graph.drop_resident = [file = model->file()] {
+      file->DropResident();
+    };
+  }
   RETURN_IF_ERROR(Importer(*model, &state).Run());
   RETURN_IF_ERROR(InferTypes(options, &state));
   if (state.warnings_left_out > 0) {

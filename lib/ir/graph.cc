@@ -2,12 +2,20 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace onnx_memopt::ir {
+
+void Graph::Reserve(size_t nodes, size_t values, size_t weights) {
+  nodes_.reserve(nodes);
+  erased_.reserve(nodes);
+  values_.reserve(values);
+  weights_.reserve(weights);
+}
 
 BlockId Graph::AddBlock(Block block) {
   blocks_.push_back(std::move(block));
@@ -100,6 +108,19 @@ void ForEachNestedNode(const Graph& graph, NodeId root, Visitor visit) {
 
 void CollectUses(const Graph& graph, NodeId id, std::vector<ValueId>* uses) {
   const Node& node = graph.node(id);
+  // Most nodes: for a few operands, a set costs more than comparing them.
+  constexpr size_t kFew = 16;
+  if (node.blocks.empty() && node.operands.size() <= kFew) {
+    const auto first = static_cast<std::ptrdiff_t>(uses->size());
+    for (ValueId value : node.operands) {
+      if (value == kNoValue ||
+          std::find(uses->begin() + first, uses->end(), value) != uses->end()) {
+        continue;
+      }
+      uses->push_back(value);
+    }
+    return;
+  }
   llvm::DenseSet<ValueId> seen;
   const auto use = [&](ValueId value) {
     if (value != kNoValue && seen.insert(value).second) uses->push_back(value);

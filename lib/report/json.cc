@@ -1,8 +1,13 @@
 #include "onnx_memopt/report/json.h"
 
+#include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
 namespace onnx_memopt {
@@ -74,11 +79,31 @@ Json ToJson(const ReportSweepPoint& point) {
           {"after", ToJson(point.after)}};
 }
 
+std::string Print(const Json& json) {
+  return json.dump(/*indent=*/1, ' ', /*ensure_ascii=*/false,
+                   Json::error_handler_t::replace);
+}
+
 template <typename T>
 Json ListToJson(const std::vector<T>& items) {
   Json list = Json::array();
   for (const T& item : items) list.push_back(ToJson(item));
   return list;
+}
+
+// Appends a member with a list of many items to an object that has been
+// printed up to its closing brace. One item at a time becomes Json: all of them
+// would take several times the memory of their text.
+template <typename T>
+void AppendList(absl::string_view key, const std::vector<T>& items,
+                std::string* out) {
+  absl::StrAppend(out, ",\n \"", key, "\": [");
+  for (size_t i = 0; i < items.size(); ++i) {
+    absl::StrAppend(
+        out, i == 0 ? "\n  " : ",\n  ",
+        absl::StrReplaceAll(Print(ToJson(items[i])), {{"\n", "\n  "}}));
+  }
+  out->append(items.empty() ? "]" : "\n ]");
 }
 
 }  // namespace
@@ -118,12 +143,13 @@ std::string ReportToJson(const Report& report, absl::string_view tool_version) {
       {"sweep", ListToJson(report.sweep)},
       {"warnings", report.warnings},
       {"outputs", report.outputs},
-      {"nodes", ListToJson(report.nodes)},
-      {"tensors", ListToJson(report.tensors)},
   };
-  return json.dump(1, ' ', /*ensure_ascii=*/false,
-                   Json::error_handler_t::replace) +
-         "\n";
+  std::string text = Print(json);
+  text.resize(text.size() - absl::string_view("\n}").size());
+  AppendList("nodes", report.nodes, &text);
+  AppendList("tensors", report.tensors, &text);
+  text.append("\n}\n");
+  return text;
 }
 
 }  // namespace onnx_memopt

@@ -28,6 +28,7 @@
 #define ONNX_MEMOPT_IR_GRAPH_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -116,7 +117,9 @@ class Graph {
   Value& mutable_value(ValueId id) { return values_[Index(id)]; }
   Block& mutable_block(BlockId id) { return blocks_[Index(id)]; }
 
-  // Building. A new node is not in its block's schedule until it is put there.
+  // Building. Makes room for so many of each; more can be added all the same.
+  void Reserve(size_t nodes, size_t values, size_t weights);
+  // A new node is not in its block's schedule until it is put there.
   BlockId AddBlock(Block block);
   NodeId AddNode(Node node);
   ValueId AddValue(Value value);
@@ -141,6 +144,9 @@ class Graph {
   // Owner of the bytes that weights refer to (the mapped file, the arena of the
   // parsed model). Keeps them alive as long as the graph.
   std::shared_ptr<const void> payload_owner;
+  // Gives back memory that reading these bytes has made resident; they come
+  // from the file again when they are next read. Empty where there is no file.
+  std::function<void()> drop_resident;
   // What the reader noticed and repaired, for the report: "nodes of the graph
   // were not sorted", "value_info of "t" says ..., inferred ...".
   std::vector<std::string> warnings;

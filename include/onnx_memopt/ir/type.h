@@ -78,6 +78,14 @@ struct Type {
   std::optional<Shape> shape;                     // nullopt: rank unknown
   std::shared_ptr<const Type> nested;  // of a sequence, an optional, a map
 
+  Type() = default;
+  Type(const Type&) = default;
+  Type& operator=(const Type&) = default;
+  // A vector that grows moves its elements only if that cannot fail;
+  // SmallVector does not say so.
+  Type(Type&&) noexcept = default;
+  Type& operator=(Type&&) noexcept = default;
+
   static Type Tensor(ElementType element, std::optional<Shape> shape);
 
   bool is_tensor() const { return kind == TypeKind::kTensor; }

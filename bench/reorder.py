@@ -1,0 +1,68 @@
+"""What the pass `reorder` gains on the shared models: peaks before and after."""
+
+import json
+import sys
+
+import cli
+import machine
+import measure
+import models
+
+# Sizes for the models whose inputs have named dimensions.
+DIMS = {
+    "bert_dyn": ["batch=1", "seq=512"],
+    "gpt2_dyn": ["batch=1", "seq=1024"],
+    "resnet50_dyn": ["batch=8"],
+    "srgan_dyn": ["height=128", "width=128"],
+}
+
+
+def mib(size_bytes):
+    return f"{size_bytes / cli.MIB:.2f}"
+
+
+def run_one(program, path, options):
+    dims = [part for dim in DIMS.get(path.stem, [])
+            for part in ("--dim", dim)]
+    model = models.skeleton(path.stem, options.out / "models")
+    out = model.with_name(f"{path.stem}.out.onnx")
+    sample = measure.run([str(program), str(model), "-o", str(out), "--passes",
+                          "reorder", "--json", "-", *dims], options.timeout)
+    out.unlink(missing_ok=True)
+    if sample.failure:
+        return [path.stem, sample.failure] + [""] * 7, None
+    report = json.loads(sample.stdout)
+    before, after = report["before"], report["after"]
+    run = report["passes"][0]
+    gain = 1 - after["live_peak_bytes"] / max(before["live_peak_bytes"], 1)
+    return [path.stem, str(report["model"]["nodes"]),
+            mib(before["live_peak_bytes"]), mib(after["live_peak_bytes"]),
+            f"{100 * gain:.1f} %", mib(before["packed_peak_bytes"]),
+            mib(after["packed_peak_bytes"]), f"{run['seconds']:.2f}",
+            "; ".join(run["remarks"])], {
+                "model": path.stem, "before": before, "after": after,
+                "seconds": run["seconds"], "remarks": run["remarks"]}
+
+
+def main(program, options):
+    folder = models.SHARED / "models"
+    paths = sorted(folder.glob("*.onnx"))
+    if options.quick:
+        paths = paths[:1]
+    if not paths:
+        print(f"bench: reorder: no models in {folder}", file=sys.stderr)
+        return 0
+    results = [run_one(program, path, options) for path in paths]
+    about = machine.describe(program)
+    text = "\n".join(
+        [f"{key}: {value}  " for key, value in about.items()] +
+        ["", cli.markdown(
+            ["model", "nodes", "live before, MiB", "after", "gain",
+             "packed before, MiB", "after", "s", "remarks"],
+            [row for row, _ in results])])
+    print(text)
+    (options.out / "reorder.md").write_text(text + "\n", encoding="utf-8")
+    raw = {"machine": about, "models": [raw for _, raw in results if raw]}
+    (options.out / "reorder.json").write_text(
+        json.dumps(raw, indent=1) + "\n", encoding="utf-8")
+    return 0 if all(raw for _, raw in results) else 1

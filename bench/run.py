@@ -1,0 +1,90 @@
+"""The benchmarks, as `./dev bench [NAME...] [OPTION...]` runs them.
+
+  cli      the program on whole models, next to other programs
+  reorder  what the pass reorder gains on the shared models
+  micro    single functions on generated graphs (Google Benchmark)
+
+Each prints a table in Markdown and writes it, with the raw figures in JSON, to
+build/bench/. Without a name, all of them run.
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+
+import cli
+import reorder
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def micro(program, options):
+    """Runs the Google Benchmark program that is beside `program`."""
+    path = program.with_name("onnx-memopt-bench")
+    if not path.exists():
+        print(f"bench: micro: {path.name} is not built", file=sys.stderr)
+        return 1
+    arguments = [f"--benchmark_out={options.out / 'micro.json'}",
+                 "--benchmark_out_format=json"]
+    if options.quick:
+        arguments += ["--benchmark_filter=/1000$",
+                      "--benchmark_min_time=0.01"]
+    return subprocess.run([str(path), *arguments], check=False).returncode
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(
+        prog="./dev bench", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--quick", action="store_true",
+                        help="a smoke test: little, once, without peers")
+    parser.add_argument("--model", action="append",
+                        help="cli: models whose name has this in it")
+    parser.add_argument("--no-peers", dest="peers", action="store_false",
+                        help="cli: this project's program alone")
+    parser.add_argument("--peer-memory", type=int, metavar="GIB",
+                        help="cli: address space for a peer [3/4 of what is "
+                        "available]")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--timeout", type=float, default=180,
+                        help="seconds for one run")
+    parser.add_argument("--out", type=pathlib.Path,
+                        default=ROOT / "build" / "bench")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.rounds = 1
+        options.peers = False
+    if options.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark {unknown[0]!r}; there are "
+                     f"{', '.join(BENCHMARKS)}")
+    return options
+
+
+BENCHMARKS = {"cli": cli.main, "reorder": reorder.main, "micro": micro}
+
+
+def main(arguments):
+    options = parse(arguments)
+    folder = os.environ.get("ONNX_MEMOPT_BIN_DIR")
+    folder = pathlib.Path(folder or ROOT / "build" / "release" / "bin")
+    program = (folder / "onnx-memopt").resolve()
+    if not program.exists():
+        print(f"bench: {program}: no such program; run ./dev build",
+              file=sys.stderr)
+        return 1
+    options.out = options.out.resolve()
+    (options.out / "models").mkdir(parents=True, exist_ok=True)
+    worst = 0
+    for name in options.names or BENCHMARKS:
+        worst = max(worst, BENCHMARKS[name](program, options))
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

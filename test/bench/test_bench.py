@@ -1,0 +1,83 @@
+"""bench/run.py --quick: one small model, without peers."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("ONNX_MEMOPT_BIN_DIR")
+                   or ROOT / "build" / "release" / "bin")
+
+
+def bench(*arguments):
+    return subprocess.run(
+        [sys.executable, str(ROOT / "bench" / "run.py"), *arguments],
+        capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture
+def program():
+    if not (BIN / "onnx-memopt").exists():
+        pytest.skip(f"{BIN / 'onnx-memopt'} is not built")
+
+
+def test_cli_measures_each_program_once(program, tmp_path):
+    result = bench("cli", "--quick", "--out", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == (tmp_path / "cli.md").read_text()
+    assert "| transformer_160 | onnx-memopt --analyze | " in result.stdout
+    raw = json.loads((tmp_path / "cli.json").read_text())
+    assert [run["program"] for run in raw["runs"]] == [
+        "onnx-memopt --analyze", "onnx-memopt"]
+    for run in raw["runs"]:
+        assert run["failure"] == ""
+        assert len(run["seconds"]) == len(run["peak_bytes"]) == 1
+        # A process takes some time and more than a page.
+        assert 0 < run["seconds"][0] < 60
+        assert run["peak_bytes"][0] > 4096
+    assert raw["machine"]["onnx-memopt"]
+    assert not list(tmp_path.glob("models/*/*.out.*"))
+
+
+def test_the_generated_model_has_the_nodes_that_were_asked_for(
+        program, tmp_path):
+    model = tmp_path / "t.onnx"
+    subprocess.run([sys.executable, str(ROOT / "bench" / "generate.py"),
+                    str(model), "--nodes", "333"], check=True,
+                   capture_output=True)
+    report = subprocess.run(
+        [str(BIN / "onnx-memopt"), str(model), "--analyze", "--json", "-"],
+        check=True, capture_output=True, text=True)
+    report = json.loads(report.stdout)
+    assert report["model"]["nodes"] == 333
+    assert report["complete"]
+    # All weights are in the data file; it stores none of them.
+    data = (tmp_path / "t.onnx.data").stat()
+    assert data.st_blocks == 0
+    assert data.st_size >= report["weights"]["bytes"] - 16
+
+
+def test_an_unknown_benchmark_is_refused():
+    result = bench("nothing")
+    assert result.returncode == 2
+    assert "there are cli, reorder, micro" in result.stderr
+
+
+def test_a_program_that_fails_gets_a_cell_that_says_so(tmp_path):
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import measure\n"
+        "print(measure.run(['sh', '-c', 'echo bad luck >&2; exit 3'], 9)"
+        ".failure)\n"
+        "print(measure.run(['sleep', '60'], 0.2).failure)\n"
+        "print(measure.run(['/no/such'], 9).failure)\n")
+    result = subprocess.run([sys.executable, "-c", script,
+                             str(ROOT / "bench")], capture_output=True,
+                            text=True, timeout=60, check=True)
+    assert result.stdout.splitlines() == [
+        "exit 3: bad luck", "over 0.2 s",
+        "cannot be run: No such file or directory"]
