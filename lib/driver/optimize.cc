@@ -32,8 +32,9 @@ constexpr size_t kMaxSweepPoints = 256;
 
 absl::Status WithPath(const std::string& path, const absl::Status& status) {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(path == "-" ? "stdin" : path,
-                                                  ": ", status.message()));
+  return absl::Status(
+      status.code(), absl::StrCat(path == "-" ? "stdin" : Printable(path), ": ",
+                                  status.message()));
 }
 
 // Options that do not fit: told apart from broken models by their code.

@@ -63,7 +63,7 @@ absl::Status WriteJson(const std::string& path, const Report& report) {
   if (status.ok()) status = file->Commit();
   if (status.ok()) return status;
   return absl::Status(status.code(),
-                      absl::StrCat(path, ": ", status.message()));
+                      absl::StrCat(Printable(path), ": ", status.message()));
 }
 
 int64_t TotalPeak(const Report& report) {
