@@ -114,7 +114,7 @@ def test_flipped_bytes(folder):
 
 
 def test_missing(folder):
-    check_refused(folder, "m.onnx", "No such file")
+    check_refused(folder, "m.onnx", "no such file")
 
 
 def test_directory(folder):

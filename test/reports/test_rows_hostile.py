@@ -102,7 +102,7 @@ def test_F11_one_line_for_what_is_no_model(tmp_path):
     (tmp_path / "cut.onnx").write_bytes(data[:len(data) // 2])
     (tmp_path / "text.onnx").write_text("hello\n")
     for name, word in (("cut.onnx", "byte"), ("text.onnx", "text"),
-                       ("missing.onnx", "No such file")):
+                       ("missing.onnx", "no such file")):
         result = memopt(name, cwd=tmp_path)
         assert result.code == 1
         assert result.stderr.startswith(f"error: {name}: ")
