@@ -180,6 +180,13 @@ absl::StatusOr<ReportPeak> BuildPeak(const ir::Graph& graph,
   ReportPeak peak;
   peak.live_peak_bytes = profile->main().peak_bytes;
   peak.packed_peak_bytes = packing->arena_bytes();
+  ASSIGN_OR_RETURN(const Sizes* sizes, analyses.Get<Sizes>());
+  ASSIGN_OR_RETURN(const Weights* weights, analyses.Get<Weights>());
+  peak.total_bytes = SaturatingAdd(weights->bytes(), peak.packed_peak_bytes);
+  for (ValueId input : graph.block(ir::kMainBlock).params) {
+    peak.total_bytes =
+        SaturatingAdd(peak.total_bytes, sizes->bytes(input).value_or(0));
+  }
   peak.peak_step = profile->main().peak_step;
   if (peak.peak_step >= 0) {
     const NodeId node =

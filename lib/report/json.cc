@@ -3,6 +3,8 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
 namespace onnx_memopt {
@@ -21,6 +23,7 @@ Json OrNull(const std::string& text) {
 Json ToJson(const ReportPeak& peak) {
   Json json = {{"live_peak_bytes", peak.live_peak_bytes},
                {"packed_peak_bytes", peak.packed_peak_bytes},
+               {"total_bytes", peak.total_bytes},
                {"peak_step", peak.peak_step},
                {"peak_node", peak.peak_node},
                {"peak_op", peak.peak_op}};
@@ -74,11 +77,31 @@ Json ToJson(const ReportSweepPoint& point) {
           {"after", ToJson(point.after)}};
 }
 
+// Names in a model need not be UTF-8: what is not becomes U+FFFD.
+std::string Dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/false,
+                   Json::error_handler_t::replace);
+}
+
 template <typename T>
 Json ListToJson(const std::vector<T>& items) {
   Json list = Json::array();
   for (const T& item : items) list.push_back(ToJson(item));
   return list;
+}
+
+// The last members of the report, one row a line: a large model's rows are
+// never all in memory as JSON values, and are found by line.
+template <typename T>
+void AppendRows(absl::string_view key, const std::vector<T>& rows,
+                std::string* out) {
+  absl::StrAppend(out, ",\n \"", key, "\": [");
+  const char* separator = "\n  ";
+  for (const T& row : rows) {
+    absl::StrAppend(out, separator, Dump(ToJson(row), /*indent=*/-1));
+    separator = ",\n  ";
+  }
+  absl::StrAppend(out, rows.empty() ? "]" : "\n ]");
 }
 
 }  // namespace
@@ -118,12 +141,13 @@ std::string ReportToJson(const Report& report, absl::string_view tool_version) {
       {"sweep", ListToJson(report.sweep)},
       {"warnings", report.warnings},
       {"outputs", report.outputs},
-      {"nodes", ListToJson(report.nodes)},
-      {"tensors", ListToJson(report.tensors)},
   };
-  return json.dump(1, ' ', /*ensure_ascii=*/false,
-                   Json::error_handler_t::replace) +
-         "\n";
+  std::string out = Dump(json, /*indent=*/1);
+  out.resize(out.size() - 2);  // the object goes on
+  AppendRows("nodes", report.nodes, &out);
+  AppendRows("tensors", report.tensors, &out);
+  out.append("\n}\n");
+  return out;
 }
 
 }  // namespace onnx_memopt

@@ -85,7 +85,7 @@ class TextWriter {
 
   void MemoryRow(absl::string_view label, int64_t before, int64_t after) {
     std::string row =
-        absl::StrFormat("  %-30s %12s", label, FormatBytes(before));
+        absl::StrFormat("  %-31s %11s", label, FormatBytes(before));
     if (report_.after) {
       absl::StrAppendFormat(&row, " %12s", FormatBytes(after));
       if (after != before && before > 0) {
@@ -110,6 +110,9 @@ class TextWriter {
               after.live_peak_bytes);
     MemoryRow("activations, packed in an arena", before.packed_peak_bytes,
               after.packed_peak_bytes);
+    MemoryRow("total: weights, inputs, packed", before.total_bytes,
+              after.total_bytes);
+    Line("  Workspace of kernels and the runtime itself come on top.");
     if (!report_.complete) {
       const size_t count = report_.unknown_tensors.size();
       Wrapped(absl::StrCat("incomplete: the size of ", count, " tensor",
@@ -168,16 +171,29 @@ class TextWriter {
     }
   }
 
+  // Where both do not fit, the longer one gives way first.
+  static std::string NameAndProducer(const ReportTensor& tensor) {
+    constexpr size_t kRoom = 28;
+    const std::string name = Printable(tensor.name);
+    const std::string producer = Printable(tensor.producer);
+    if (producer.empty()) return Ellipsize(name, kRoom);
+    constexpr size_t kHalf = (kRoom - 4) / 2;
+    const size_t name_room =
+        producer.size() < kHalf ? kRoom - 4 - producer.size() : kHalf;
+    const std::string shown = Ellipsize(name, name_room);
+    return absl::StrCat(shown, " <- ",
+                        Ellipsize(producer, kRoom - 4 - shown.size()));
+  }
+
   void WriteTensor(const ReportTensor& tensor) {
     const std::string live =
         absl::StrCat("[", tensor.begin, ", ", tensor.end, ")");
     const std::string shape =
         absl::StrCat(tensor.dtype, Printable(tensor.shape));
-    Line(absl::StrFormat(
-        "  %10s  %-12s %-24s %s",
-        tensor.bytes ? FormatBytes(*tensor.bytes) : "?", Ellipsize(live, 12),
-        Ellipsize(shape, 24),
-        Name(absl::StrCat(tensor.name, " <- ", tensor.producer), 28)));
+    Line(absl::StrFormat("  %10s  %-12s %-24s %s",
+                         tensor.bytes ? FormatBytes(*tensor.bytes) : "?",
+                         Ellipsize(live, 12), Ellipsize(shape, 24),
+                         NameAndProducer(tensor)));
   }
 
   void WriteSweep() {
