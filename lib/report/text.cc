@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/format.h"
 
 namespace onnx_memopt {
@@ -136,7 +138,11 @@ class TextWriter {
       return;
     }
     Line(absl::StrCat("peak at step ", peak.peak_step, " of ",
-                      report_.nodes.size(), ": ", Name(peak.peak_op, 20), " ",
+                      report_.nodes.size(), ": ",
+                      // A nameless node is called after its op.
+                      absl::StartsWith(peak.peak_node, peak.peak_op + ":")
+                          ? ""
+                          : Name(peak.peak_op, 20) + " ",
                       Name(peak.peak_node, 30)));
     WriteFormulas(peak);
     if (!report_.at_peak.empty()) {
@@ -153,7 +159,19 @@ class TextWriter {
       Line(absl::StrFormat("  %10s  in %d more", FormatBytes(rest),
                            report_.at_peak.size() - shown));
     }
+    WriteNested(peak);
     Line("");
+  }
+
+  // What the node at the peak allocates inside: the rows do not have it.
+  void WriteNested(const ReportPeak& peak) {
+    int64_t outside = 0;
+    for (const ReportTensor& tensor : report_.at_peak) {
+      outside = SaturatingAdd(outside, tensor.bytes.value_or(0));
+    }
+    if (peak.live_peak_bytes <= outside) return;
+    Line(absl::StrFormat("  %10s  in subgraphs of the node",
+                         FormatBytes(peak.live_peak_bytes - outside)));
   }
 
   void WriteFormulas(const ReportPeak& peak) {
