@@ -8,6 +8,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "onnx_memopt/analysis/cost.h"
 #include "onnx_memopt/analysis/liveness.h"
+#include "onnx_memopt/analysis/load_growth.h"
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/packing.h"
 #include "onnx_memopt/analysis/sizes.h"
@@ -232,6 +233,18 @@ absl::StatusOr<ReportWeights> BuildWeights(const ir::Graph& graph,
         "\"", v.name, "\" (", FormatBytes(graph.weight(v.weight).size_bytes),
         ") is read by more than one subgraph; some runtimes keep a copy for "
         "each"));
+  }
+  // Less is noise: scalars that exporters leave to the runtime.
+  constexpr int64_t kMinGrowthBytes = 64 << 10;
+  ASSIGN_OR_RETURN(const analysis::LoadGrowth* growth,
+                   analyses.Get<analysis::LoadGrowth>());
+  if (growth->growth_bytes() >= kMinGrowthBytes) {
+    const int64_t nodes = growth->folded_nodes();
+    out.notes.push_back(absl::StrCat(
+        "ONNX Runtime computes ", nodes, " node", nodes == 1 ? "" : "s",
+        " of constants when it loads the model, unless its optimizations are "
+        "off: ",
+        FormatBytes(growth->growth_bytes()), " more"));
   }
   return out;
 }
