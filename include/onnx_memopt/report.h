@@ -47,6 +47,7 @@ struct ReportWeights {
 struct ReportPeak {
   int64_t live_peak_bytes = 0;    // activations, the sum at the worst step
   int64_t packed_peak_bytes = 0;  // with every activation at a fixed offset
+  int64_t total_bytes = 0;        // weights, inputs and the packed peak
   int64_t peak_step = -1;         // -1: nothing is allocated
   std::string peak_node;
   std::string peak_op;

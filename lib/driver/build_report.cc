@@ -8,6 +8,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "onnx_memopt/analysis/cost.h"
 #include "onnx_memopt/analysis/liveness.h"
+#include "onnx_memopt/analysis/load_growth.h"
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/packing.h"
 #include "onnx_memopt/analysis/sizes.h"
@@ -182,6 +183,13 @@ absl::StatusOr<ReportPeak> BuildPeak(const ir::Graph& graph,
   ReportPeak peak;
   peak.live_peak_bytes = profile->main().peak_bytes;
   peak.packed_peak_bytes = packing->arena_bytes();
+  ASSIGN_OR_RETURN(const Sizes* sizes, analyses.Get<Sizes>());
+  ASSIGN_OR_RETURN(const Weights* weights, analyses.Get<Weights>());
+  peak.total_bytes = SaturatingAdd(weights->bytes(), peak.packed_peak_bytes);
+  for (ValueId input : graph.block(ir::kMainBlock).params) {
+    peak.total_bytes =
+        SaturatingAdd(peak.total_bytes, sizes->bytes(input).value_or(0));
+  }
   peak.peak_step = profile->main().peak_step;
   if (peak.peak_step >= 0) {
     const NodeId node =
@@ -227,6 +235,18 @@ absl::StatusOr<ReportWeights> BuildWeights(const ir::Graph& graph,
         "\"", v.name, "\" (", FormatBytes(graph.weight(v.weight).size_bytes),
         ") is read by more than one subgraph; some runtimes keep a copy for "
         "each"));
+  }
+  // Less is noise: scalars that exporters leave to the runtime.
+  constexpr int64_t kMinGrowthBytes = 64 << 10;
+  ASSIGN_OR_RETURN(const analysis::LoadGrowth* growth,
+                   analyses.Get<analysis::LoadGrowth>());
+  if (growth->growth_bytes() >= kMinGrowthBytes) {
+    const int64_t nodes = growth->folded_nodes();
+    out.notes.push_back(absl::StrCat(
+        "ONNX Runtime computes ", nodes, " node", nodes == 1 ? "" : "s",
+        " of constants when it loads the model, unless its optimizations are "
+        "off: ",
+        FormatBytes(growth->growth_bytes()), " more"));
   }
   return out;
 }

@@ -32,8 +32,8 @@ constexpr size_t kMaxSweepPoints = 256;
 
 absl::Status WithPath(const std::string& path, const absl::Status& status) {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(path == "-" ? "stdin" : path,
-                                                  ": ", status.message()));
+  return absl::Status(status.code(),
+                      absl::StrCat(Printable(path), ": ", status.message()));
 }
 
 // Options that do not fit: told apart from broken models by their code.
@@ -45,21 +45,23 @@ absl::Status OptionError(const absl::Status& status) {
 class Run {
  public:
   Run(const std::string& path, const Options& options)
-      : path_(path), options_(options) {}
+      : path_(path),
+        options_(options),
+        error_path_(path == "-" ? "stdin" : path) {}
 
   absl::StatusOr<Report> Execute() {
     RETURN_IF_ERROR(PrepareOptions());
     Progress("reading");
     absl::StatusOr<std::shared_ptr<const io::LoadedModel>> loaded =
         io::Load(path_, {.external_dir = options_.external_dir});
-    if (!loaded.ok()) return WithPath(path_, loaded.status());
+    if (!loaded.ok()) return WithPath(error_path_, loaded.status());
     model_ = *std::move(loaded);
     RETURN_IF_ERROR(OptionError(CheckImportOptions(*model_, checked_)));
     absl::StatusOr<ir::Graph> graph = io::Import(model_, import_);
-    if (!graph.ok()) return WithPath(path_, graph.status());
+    if (!graph.ok()) return WithPath(error_path_, graph.status());
     graph_ = *std::move(graph);
     const absl::Status status = AnalyseAndRewrite();
-    if (!status.ok()) return WithPath(path_, status);
+    if (!status.ok()) return WithPath(error_path_, status);
     return std::move(report_);
   }
 
@@ -223,6 +225,7 @@ class Run {
   }
 
   absl::Status Write(const onnx::ModelProto& proto) {
+    error_path_ = options_.output == "-" ? "stdout" : options_.output;
     io::SaveOptions save;
     switch (options_.external_data) {
       case ExternalDataMode::kAuto:
@@ -246,6 +249,7 @@ class Run {
 
   const std::string& path_;
   const Options& options_;
+  std::string error_path_;     // the file that is being read or written
   io::ImportOptions import_;   // what is bound
   io::ImportOptions checked_;  // all names that options mention
   pass::Pipeline pipeline_;

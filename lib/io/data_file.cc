@@ -68,6 +68,13 @@ absl::Status DataFile::PlanExternal(const LoadedModel& source,
   if (!fd.valid()) {
     fd = UniqueFd(
         open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!fd.valid() && errno == ENOENT) {
+      return ForTensor(
+          name, path,
+          absl::NotFoundError("does not exist; say where it is with "
+                              "--external-dir, or refer to it with "
+                              "--external-data reference"));
+    }
     if (!fd.valid()) return ForTensor(name, path, ErrnoStatus(errno));
   }
   // ResolveTensor has checked the path; the open file is what counts.

@@ -30,7 +30,8 @@ using ir::ValueId;
 using ir::ValueKind;
 
 // Bounds on what a small file can unfold to.
-constexpr size_t kMaxNodes = 10'000'000;
+constexpr size_t kMinExpandedNodes = 100'000;
+constexpr size_t kMaxExpansion = 64;
 constexpr int kMaxBlockDepth = 64;
 
 absl::string_view NormalDomain(const std::string& domain) {
@@ -64,6 +65,7 @@ class Importer {
     for (const onnx::FunctionProto& function : proto.functions()) {
       const std::string key = FunctionKey(NormalDomain(function.domain()),
                                           function.name(), function.overload());
+      file_nodes_ += static_cast<size_t>(function.node_size());
       if (!functions_.emplace(key, &function).second) {
         return absl::InvalidArgumentError(
             absl::StrCat("function \"", Printable(function.domain()), ".",
@@ -312,9 +314,13 @@ class Importer {
 
   absl::Status ImportNode(const onnx::NodeProto& proto, uint32_t source_index,
                           BlockId block, const CallFrame* frame) {
-    if (graph_.num_nodes() >= kMaxNodes) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the model's functions expand to more than ", kMaxNodes, " nodes"));
+    const size_t limit = kMinExpandedNodes + kMaxExpansion * file_nodes_;
+    if (frame != nullptr && ++expanded_nodes_ > limit) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(proto),
+                       ": the model's functions expand to "
+                       "more than ",
+                       limit, " nodes"));
     }
     Node node;
     node.name = proto.name();
@@ -564,6 +570,8 @@ class Importer {
   std::vector<Scope> scopes_;
   Opsets opsets_;
   int depth_ = 0;
+  size_t file_nodes_ = 0;      // in the bodies of functions, as stored
+  size_t expanded_nodes_ = 0;  // in those of calls
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "io/external_data.h"
 #include "io/tensor_fields.h"
+#include "io/type_proto.h"
 #include "onnx_memopt/io/loaded_model.h"
 #include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/format.h"
@@ -21,10 +22,6 @@ using ir::ElementType;
 using ir::Weight;
 using ir::WeightStorage;
 using Dims = google::protobuf::RepeatedField<int64_t>;
-
-// Shapes are listed, compared and printed all over; none of a real model comes
-// near.
-constexpr int kMaxRank = 1024;
 
 std::string DimsText(const Dims& dims) {
   constexpr int kShown = 8;

@@ -128,6 +128,11 @@ class TypeInference {
     }
     Shape shape;
     const auto& dims = proto->tensor_type().shape().dim();
+    if (dims.size() > kMaxRank) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "input \"", Printable(value.name), "\" has ", dims.size(),
+          " dimensions, at most ", kMaxRank, " are allowed"));
+    }
     for (int i = 0; i < dims.size(); ++i) {
       if (dims[i].has_dim_value() && dims[i].dim_value() > 0) {
         shape.emplace_back(Dim(dims[i].dim_value()));

@@ -20,6 +20,7 @@ ElementType FromElementType(int32_t number) {
 
 std::optional<Shape> FromShapeProto(const onnx::TensorShapeProto& proto,
                                     const NamedDims& names) {
+  if (proto.dim_size() > kMaxRank) return std::nullopt;
   Shape shape;
   for (const auto& dim : proto.dim()) {
     std::optional<Dim> known;

@@ -14,7 +14,12 @@ namespace onnx_memopt::io {
 // dim_param through unchanged, so a dim goes in as its text and is found again.
 using NamedDims = absl::flat_hash_map<std::string, ir::Dim>;
 
-// dim_params that are not in `names` and non-positive dim_values are unknown.
+// Shapes are listed, compared and printed all over; none of a real model comes
+// near.
+inline constexpr int kMaxRank = 1024;
+
+// A shape of more than kMaxRank dims is unknown. So are dim_params that are not
+// in `names`, and negative dim_values.
 ir::Type FromTypeProto(const onnx::TypeProto& proto, const NamedDims& names);
 
 // Adds the symbolic dims of `type` to `names`.

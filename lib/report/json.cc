@@ -1,12 +1,9 @@
 #include "onnx_memopt/report/json.h"
 
-#include <cstddef>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
@@ -26,6 +23,7 @@ Json OrNull(const std::string& text) {
 Json ToJson(const ReportPeak& peak) {
   Json json = {{"live_peak_bytes", peak.live_peak_bytes},
                {"packed_peak_bytes", peak.packed_peak_bytes},
+               {"total_bytes", peak.total_bytes},
                {"peak_step", peak.peak_step},
                {"peak_node", peak.peak_node},
                {"peak_op", peak.peak_op}};
@@ -79,8 +77,9 @@ Json ToJson(const ReportSweepPoint& point) {
           {"after", ToJson(point.after)}};
 }
 
-std::string Print(const Json& json) {
-  return json.dump(/*indent=*/1, ' ', /*ensure_ascii=*/false,
+// Names in a model need not be UTF-8: what is not becomes U+FFFD.
+std::string Dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/false,
                    Json::error_handler_t::replace);
 }
 
@@ -91,19 +90,18 @@ Json ListToJson(const std::vector<T>& items) {
   return list;
 }
 
-// Appends a member with a list of many items to an object that has been
-// printed up to its closing brace. One item at a time becomes Json: all of them
-// would take several times the memory of their text.
+// The last members of the report, one row a line: a large model's rows are
+// never all in memory as JSON values, and are found by line.
 template <typename T>
-void AppendList(absl::string_view key, const std::vector<T>& items,
+void AppendRows(absl::string_view key, const std::vector<T>& rows,
                 std::string* out) {
   absl::StrAppend(out, ",\n \"", key, "\": [");
-  for (size_t i = 0; i < items.size(); ++i) {
-    absl::StrAppend(
-        out, i == 0 ? "\n  " : ",\n  ",
-        absl::StrReplaceAll(Print(ToJson(items[i])), {{"\n", "\n  "}}));
+  const char* separator = "\n  ";
+  for (const T& row : rows) {
+    absl::StrAppend(out, separator, Dump(ToJson(row), /*indent=*/-1));
+    separator = ",\n  ";
   }
-  out->append(items.empty() ? "]" : "\n ]");
+  absl::StrAppend(out, rows.empty() ? "]" : "\n ]");
 }
 
 }  // namespace
@@ -144,12 +142,12 @@ std::string ReportToJson(const Report& report, absl::string_view tool_version) {
       {"warnings", report.warnings},
       {"outputs", report.outputs},
   };
-  std::string text = Print(json);
-  text.resize(text.size() - absl::string_view("\n}").size());
-  AppendList("nodes", report.nodes, &text);
-  AppendList("tensors", report.tensors, &text);
-  text.append("\n}\n");
-  return text;
+  std::string out = Dump(json, /*indent=*/1);
+  out.resize(out.size() - 2);  // the object goes on
+  AppendRows("nodes", report.nodes, &out);
+  AppendRows("tensors", report.tensors, &out);
+  out.append("\n}\n");
+  return out;
 }
 
 }  // namespace onnx_memopt

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/format.h"
 
 namespace onnx_memopt {
@@ -85,7 +87,7 @@ class TextWriter {
 
   void MemoryRow(absl::string_view label, int64_t before, int64_t after) {
     std::string row =
-        absl::StrFormat("  %-30s %12s", label, FormatBytes(before));
+        absl::StrFormat("  %-31s %11s", label, FormatBytes(before));
     if (report_.after) {
       absl::StrAppendFormat(&row, " %12s", FormatBytes(after));
       if (after != before && before > 0) {
@@ -110,6 +112,9 @@ class TextWriter {
               after.live_peak_bytes);
     MemoryRow("activations, packed in an arena", before.packed_peak_bytes,
               after.packed_peak_bytes);
+    MemoryRow("total: weights, inputs, packed", before.total_bytes,
+              after.total_bytes);
+    Line("  Workspace of kernels and the runtime itself come on top.");
     if (!report_.complete) {
       const size_t count = report_.unknown_tensors.size();
       Wrapped(absl::StrCat("incomplete: the size of ", count, " tensor",
@@ -133,7 +138,11 @@ class TextWriter {
       return;
     }
     Line(absl::StrCat("peak at step ", peak.peak_step, " of ",
-                      report_.nodes.size(), ": ", Name(peak.peak_op, 20), " ",
+                      report_.nodes.size(), ": ",
+                      // A nameless node is called after its op.
+                      absl::StartsWith(peak.peak_node, peak.peak_op + ":")
+                          ? ""
+                          : Name(peak.peak_op, 20) + " ",
                       Name(peak.peak_node, 30)));
     WriteFormulas(peak);
     if (!report_.at_peak.empty()) {
@@ -150,7 +159,19 @@ class TextWriter {
       Line(absl::StrFormat("  %10s  in %d more", FormatBytes(rest),
                            report_.at_peak.size() - shown));
     }
+    WriteNested(peak);
     Line("");
+  }
+
+  // What the node at the peak allocates inside: the rows do not have it.
+  void WriteNested(const ReportPeak& peak) {
+    int64_t outside = 0;
+    for (const ReportTensor& tensor : report_.at_peak) {
+      outside = SaturatingAdd(outside, tensor.bytes.value_or(0));
+    }
+    if (peak.live_peak_bytes <= outside) return;
+    Line(absl::StrFormat("  %10s  in subgraphs of the node",
+                         FormatBytes(peak.live_peak_bytes - outside)));
   }
 
   void WriteFormulas(const ReportPeak& peak) {
@@ -168,16 +189,29 @@ class TextWriter {
     }
   }
 
+  // Where both do not fit, the longer one gives way first.
+  static std::string NameAndProducer(const ReportTensor& tensor) {
+    constexpr size_t kRoom = 28;
+    const std::string name = Printable(tensor.name);
+    const std::string producer = Printable(tensor.producer);
+    if (producer.empty()) return Ellipsize(name, kRoom);
+    constexpr size_t kHalf = (kRoom - 4) / 2;
+    const size_t name_room =
+        producer.size() < kHalf ? kRoom - 4 - producer.size() : kHalf;
+    const std::string shown = Ellipsize(name, name_room);
+    return absl::StrCat(shown, " <- ",
+                        Ellipsize(producer, kRoom - 4 - shown.size()));
+  }
+
   void WriteTensor(const ReportTensor& tensor) {
     const std::string live =
         absl::StrCat("[", tensor.begin, ", ", tensor.end, ")");
     const std::string shape =
         absl::StrCat(tensor.dtype, Printable(tensor.shape));
-    Line(absl::StrFormat(
-        "  %10s  %-12s %-24s %s",
-        tensor.bytes ? FormatBytes(*tensor.bytes) : "?", Ellipsize(live, 12),
-        Ellipsize(shape, 24),
-        Name(absl::StrCat(tensor.name, " <- ", tensor.producer), 28)));
+    Line(absl::StrFormat("  %10s  %-12s %-24s %s",
+                         tensor.bytes ? FormatBytes(*tensor.bytes) : "?",
+                         Ellipsize(live, 12), Ellipsize(shape, 24),
+                         NameAndProducer(tensor)));
   }
 
   void WriteSweep() {

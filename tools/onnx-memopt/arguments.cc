@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
-#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,16 +20,69 @@
 namespace onnx_memopt::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
-  onnx-memopt model.onnx                      write model.memopt.onnx and a report
-  onnx-memopt model.onnx -o small.onnx        write small.onnx
-  onnx-memopt model.onnx --analyze            only report
+// In 80 columns, which the library's own layout does not keep to.
+constexpr char kHelp[] =
+    R"(Makes ONNX models fit into memory: says what lives when, and writes the
+model back so that it needs less.
+
+Usage: onnx-memopt [OPTIONS] MODEL [OUT]
+
+  MODEL                    an .onnx or .onnxtxt file; - for stdin
+  OUT, -o, --output OUT    the rewritten model; - for stdout; if not given,
+                           STEM.memopt.onnx beside STEM.onnx
+
+What to do:
+  --analyze                report only: run no pass, write no model
+  --dim NAME=N             size of a named dimension of the inputs;
+                           NAME=N,N,... reports each size
+  --input-shape NAME:N,N   shape of an input, for example x:1,3,224,224 or
+                           x:1x3x224x224
+  --passes LIST            passes to run, for example drop-dead,reorder{beam=9}
+  --list-passes            list the passes with their options
+
+Weights outside the model file:
+  --external-data MODE     auto       refer to them from the same folder, copy
+                                      them to another one (the default)
+                           reference  refer to them where they are
+                           copy       copy them to OUT.data
+                           all        move those in the model to OUT.data too
+  --external-dir FOLDER    where they are, if not in the model's folder
+
+Report:
+  --json FILE              the report as JSON; - for stdout; if not given,
+                           beside OUT
+  --top N                  tensors to list at the peak (10)
+  -q, --quiet              no text report
+  -v, --verbose            all warnings and formulas, times of the passes
+
+Gates, for scripts; exit code 3 where one fails:
+  --max-peak SIZE          weights, inputs and packed activations together take
+                           more than SIZE, for example 2GiB
+  --fail-on-growth         the rewritten model has a higher peak or more bytes
+                           of weights
+
+  -h, --help               this text
+  --version                the version
+
+Examples:
+  onnx-memopt model.onnx                 write model.memopt.onnx and a report
+  onnx-memopt model.onnx small.onnx      write small.onnx and small.json
+  onnx-memopt model.onnx --analyze       only report
   onnx-memopt bert.onnx --analyze --dim batch=8 --dim seq=128,512,2048
   onnx-memopt model.onnx --analyze --json - | jq .before.live_peak_bytes
-  onnx-memopt model.onnx --analyze --max-peak 512MiB     exit 3 if it needs more
+  onnx-memopt model.onnx --analyze --max-peak 512MiB
 
-Exit codes: 0 ok, 1 the model or a file, 2 usage, 3 a gate (--max-peak,
---fail-on-growth) failed.)";
+Exit codes: 0 all went well, 1 the model or a file, 2 usage, 3 a gate.
+)";
+
+// The library asks for the text here, whatever options it knows.
+class Help final : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* /*app*/, std::string /*name*/,
+                        CLI::AppFormatMode /*mode*/) const override {
+    return kHelp;
+  }
+};
 
 absl::StatusOr<std::vector<int64_t>> ParseSizes(absl::string_view text,
                                                 absl::string_view separators,
@@ -76,6 +129,17 @@ absl::Status AddInputShape(const std::string& text, Options* options) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<ExternalDataMode> ParseExternalData(absl::string_view text) {
+  if (text == "auto") return ExternalDataMode::kAuto;
+  if (text == "reference") return ExternalDataMode::kReference;
+  if (text == "copy") return ExternalDataMode::kCopy;
+  if (text == "all") return ExternalDataMode::kAll;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--external-data: expected auto, reference, copy or all, "
+                   "not \"",
+                   Printable(text), "\""));
+}
+
 // "dir/model.onnx" -> "dir/model.memopt.onnx"
 std::string DefaultOutput(const std::string& model) {
   const size_t slash = model.rfind('/');
@@ -112,50 +176,27 @@ void ListPasses() {
 
 class Parser {
  public:
-  Parser() : app_("Makes ONNX models fit into memory.", "onnx-memopt") {
-    app_.footer(kExamples);
+  Parser() : app_("", "onnx-memopt") {
+    app_.formatter(std::make_shared<Help>());
     app_.set_version_flag("--version",
                           std::string("onnx-memopt " ONNX_MEMOPT_VERSION));
-    app_.add_option("MODEL", args_.model,
-                    "an .onnx or .onnxtxt file, or - for stdin");
-    app_.add_option("-o,--output,OUT", output_,
-                    "the rewritten model; - for stdout "
-                    "[MODEL-stem.memopt.onnx]");
-    app_.add_flag("--analyze", analyze_, "report only; write no model");
-    app_.add_option("--dim", dims_,
-                    "NAME=N binds a named dimension; NAME=N,N,... reports "
-                    "each")
-        ->allow_extra_args(false);
+    app_.add_option("MODEL", args_.model);
+    app_.add_option("-o,--output,OUT", output_);
+    app_.add_flag("--analyze", analyze_);
+    app_.add_option("--dim", dims_)->allow_extra_args(false);
     app_.add_option("--input-shape,--input-shapes,--overwrite-input-shape",
-                    input_shapes_, "NAME:D,D,... sets an input's shape")
+                    input_shapes_)
         ->allow_extra_args(false);
-    app_.add_option("--passes", args_.options.passes,
-                    "the pipeline, for example drop-dead,reorder{beam=128}");
-    app_.add_flag("--list-passes", list_passes_, "list the passes, and end");
-    app_.add_option("--external-data", external_data_,
-                    "weights outside the model file: auto, reference, copy, "
-                    "all")
-        ->transform(
-            CLI::CheckedTransformer(std::map<std::string, ExternalDataMode>{
-                {"auto", ExternalDataMode::kAuto},
-                {"reference", ExternalDataMode::kReference},
-                {"copy", ExternalDataMode::kCopy},
-                {"all", ExternalDataMode::kAll}}))
-        // In place of the mapping above as CLI11 prints it.
-        ->option_text("MODE");
-    app_.add_option("--external-dir", args_.options.external_dir,
-                    "folder of the external data [the model's]");
-    app_.add_option("--json", args_.json,
-                    "the report as JSON; - for stdout [beside the output]");
-    app_.add_option("--top", args_.top, "tensors listed at the peak [10]");
-    app_.add_option("--max-peak", max_peak_,
-                    "fail if weights, inputs and packed activations together "
-                    "take more, for example 2GiB");
-    app_.add_flag("--fail-on-growth", args_.fail_on_growth,
-                  "fail if the packed peak is higher after the passes");
-    app_.add_flag("-q,--quiet", args_.quiet, "no text report");
-    app_.add_flag("-v,--verbose", args_.verbose,
-                  "all warnings, times of the passes");
+    app_.add_option("--passes", args_.options.passes);
+    app_.add_flag("--list-passes", list_passes_);
+    app_.add_option("--external-data", external_data_);
+    app_.add_option("--external-dir", args_.options.external_dir);
+    app_.add_option("--json", args_.json);
+    app_.add_option("--top", args_.top);
+    app_.add_option("--max-peak", max_peak_);
+    app_.add_flag("--fail-on-growth", args_.fail_on_growth);
+    app_.add_flag("-q,--quiet", args_.quiet);
+    app_.add_flag("-v,--verbose", args_.verbose);
   }
 
   ParseResult Parse(int argc, char** argv) {
@@ -197,7 +238,8 @@ class Parser {
     if (!max_peak_.empty()) {
       ASSIGN_OR_RETURN(args_.max_peak_bytes, ParseBytes(max_peak_));
     }
-    args_.options.external_data = external_data_;
+    ASSIGN_OR_RETURN(args_.options.external_data,
+                     ParseExternalData(external_data_));
     args_.options.rewrite = !analyze_;
     if (analyze_) {
       if (!output_.empty()) {
@@ -231,7 +273,7 @@ class Parser {
   std::vector<std::string> dims_;
   std::vector<std::string> input_shapes_;
   std::string max_peak_;
-  ExternalDataMode external_data_ = ExternalDataMode::kAuto;
+  std::string external_data_ = "auto";
 };
 
 }  // namespace
