@@ -53,7 +53,7 @@ class Program:
     def verdict(self):
         seconds, size_bytes = self.aim
         parts = []
-        met = bool(self.samples)
+        met = bool(self.samples) and not self.failure
         if seconds is not None:
             parts.append(f"{seconds:g} s")
             met = met and statistics.median(self.seconds()) <= seconds

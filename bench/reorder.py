@@ -1,4 +1,4 @@
-"""What the pass `reorder` gains on the shared models: peaks before and after."""
+"""What the pass reorder gains on the shared models: peaks before and after."""
 
 import json
 import sys

@@ -179,13 +179,14 @@ class TextWriter {
     if (formulas.empty()) return;
     Line(formulas.size() == 1 ? "  bytes for any dims:"
                               : "  bytes for any dims, the largest of:");
-    const size_t shown = std::min(formulas.size(), kMaxFormulas);
+    const size_t shown = options_.verbose
+                             ? formulas.size()
+                             : std::min(formulas.size(), kMaxFormulas);
     for (size_t i = 0; i < shown; ++i) {
       Line(absl::StrCat("    ", Name(formulas[i], kWidth - 4)));
     }
     if (shown < formulas.size()) {
-      Line(absl::StrCat("    and ", formulas.size() - shown,
-                        " more (all in the JSON report)"));
+      Line(absl::StrCat("    and ", formulas.size() - shown, " more (-v)"));
     }
   }
 

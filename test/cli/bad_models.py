@@ -215,6 +215,28 @@ def functions_expand_exponentially(folder):
                  functions=functions).SerializeToString()
 
 
+@broken("expand")
+def branches_expand_exponentially(folder):
+    """Functions that put the graph they are given into both branches of an
+    If, each given a graph that calls the next: 2^25 nodes."""
+    choose = helper.make_node("If", ["c"], ["b"])
+    for name in ("then_branch", "else_branch"):
+        choose.attribute.add(name=name, ref_attr_name="g",
+                             type=onnx.AttributeProto.GRAPH)
+    functions = [helper.make_function(
+        "f", f"twice{i}", ["c"], ["b"], [choose],
+        [helper.make_opsetid("", 18), helper.make_opsetid("f", 1)], ["g"])
+        for i in range(25)]
+    node = helper.make_node("Identity", ["c"], ["r25"])
+    for i in reversed(range(25)):
+        inner = helper.make_graph([node], f"g{i}", [], [info(f"r{i + 1}",
+                                                             [4])])
+        node = helper.make_node(f"twice{i}", ["c"], [f"r{i}"], domain="f",
+                                g=inner)
+    return model([node], [info("c", [], TensorProto.BOOL), info("x", [4])],
+                 [info("r0", [4])], functions=functions).SerializeToString()
+
+
 def field(number: int, data: bytes) -> bytes:
     """A length-delimited protobuf field."""
     def varint(value: int) -> bytes:

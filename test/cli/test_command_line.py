@@ -169,6 +169,19 @@ def test_quiet_and_verbose(tmp_path, model):
     assert re.search(r"reorder .*\(\d+\.\d+ s\)", verbose.stdout)
 
 
+def test_verbose_has_every_formula(tmp_path):
+    """The text has three, and all of them with -v."""
+    path = SHARED / "models/gpt2_dyn.onnx"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not in {path.parent}")
+    formulas = analyze(path, cwd=tmp_path)["before"]["live_peak_formulas"]
+    assert len(formulas) > 3
+    short = memopt(path, "--analyze", cwd=tmp_path).stdout
+    assert f"and {len(formulas) - 3} more" in short
+    whole = memopt(path, "--analyze", "-v", cwd=tmp_path).stdout
+    assert all(f[:20] in whole for f in formulas)
+
+
 def test_two_runs_give_the_same_report(tmp_path, model):
     reports = []
     for _ in range(2):

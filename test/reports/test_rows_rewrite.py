@@ -325,7 +325,7 @@ BRANCHES = {
 
 
 @pytest.mark.parametrize("first, second",
-                         itertools.permutations(BRANCHES, 2))
+                         list(itertools.permutations(BRANCHES)))
 def test_R67_the_cheaper_of_two_orders(tmp_path, first, second):
     """A branch that expands its input and one that shrinks it, joined: both
     orders in the file end at the lower peak, and none gets worse."""

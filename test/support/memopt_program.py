@@ -12,6 +12,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 
 import onnx
@@ -44,6 +45,27 @@ os._exit(os.waitstatus_to_exitcode(status) & 0xff)
 """
 
 
+# Files that may not be read or written are so for everyone but root.
+NOBODY = 65534
+
+
+def unprivileged(folder: pathlib.Path) -> int | None:
+    """The user for a test of permissions: None if this one is not root; else
+    nobody, who is let into `folder`."""
+    if os.geteuid() != 0:
+        return None
+    for part in (folder, *folder.parents):
+        if part.stat().st_uid == 0 and part.stat().st_mode & 0o001 == 0:
+            if not part.is_relative_to(tempfile.gettempdir()):
+                pytest.skip(f"{part} is closed to other users")
+            part.chmod(part.stat().st_mode | 0o011)
+    done = subprocess.run([PROGRAM, "--version"], user=NOBODY, cwd="/",
+                          capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("other users cannot run the program")
+    return NOBODY
+
+
 @dataclass
 class Result:
     """What a run of the program gave."""
@@ -55,11 +77,12 @@ class Result:
     cpu_seconds: float = 0.0
 
 
-def memopt(*arguments, cwd, stdin: bytes | None = None) -> Result:
-    """Runs onnx-memopt in `cwd`."""
+def memopt(*arguments, cwd, stdin: bytes | None = None,
+           user: int | None = None) -> Result:
+    """Runs onnx-memopt in `cwd`, as another user where one is given."""
     done = subprocess.run(
         [PROGRAM, *map(str, arguments)], cwd=cwd, timeout=TIMEOUT_SECONDS,
-        input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL,
+        user=user, input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL,
         capture_output=True, check=False)
     return Result(done.returncode, done.stdout.decode("utf-8", "replace"),
                   done.stderr.decode("utf-8", "replace"))
