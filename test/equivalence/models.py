@@ -6,8 +6,8 @@ import random
 import onnx
 from onnx import numpy_helper
 
-RANDOM_OPS = {"Bernoulli", "Dropout", "Multinomial", "RandomNormal",
-              "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+RANDOM_OPS = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike",
+              "RandomUniform", "RandomUniformLike"}
 
 
 def subgraphs(node: onnx.NodeProto):
@@ -25,13 +25,19 @@ def all_nodes(nodes):
             yield from all_nodes(graph.node)
 
 
+def draws(node: onnx.NodeProto) -> bool:
+    """Whether the node's result may differ from run to run."""
+    if any(a.name == "seed" for a in node.attribute):
+        return False
+    if node.op_type == "Dropout":
+        return len(node.input) > 2  # The third one is training_mode.
+    return node.op_type in RANDOM_OPS
+
+
 def is_random(model: onnx.ModelProto) -> bool:
-    """Whether two runs may differ: a random op draws without a seed."""
+    """Whether two runs of the model may differ."""
     bodies = [model.graph.node, *(f.node for f in model.functions)]
-    return any(
-        node.op_type in RANDOM_OPS
-        and not any(a.name == "seed" for a in node.attribute)
-        for body in bodies for node in all_nodes(body))
+    return any(draws(node) for body in bodies for node in all_nodes(body))
 
 
 def captured(node: onnx.NodeProto) -> set[str]:

@@ -253,6 +253,17 @@ MODELS = {
           k = ConstantOfShape(shape)
           clipped = Clip(k, "", top)
         }""", {"x": ramp(6, 1, 2)}),
+    # An input that was left out stays so when others are replaced.
+    "empty_names_and_equal_weights": Model("""
+        m (float[4, 8] x) => (float[4, 8] y, float[4, 32] z)
+        <float top = {0.5}, float top2 = {0.5}, float[2] by = {1, 2},
+         float[2] by2 = {1, 2}> {
+          a = Clip(x, "", top)
+          b = Clip(a, top2)
+          y = Clip(b, "", top2)
+          r = Resize(x, "", by)
+          z = Resize <mode = "linear">(r, "", by2)
+        }""", X),
     "passed_through": Model("""
         m (float[4, 8] x) => (float[4, 8] y, float[4, 8] same, float[2] w)
         <float[2] w = {1, 2}> {
