@@ -16,7 +16,9 @@ enum class ValueId : uint32_t {};
 enum class BlockId : uint32_t {};
 enum class WeightId : uint32_t {};
 
-inline constexpr uint32_t kNoIndex = UINT32_MAX;
+// Not one of the two largest numbers: llvm::DenseMap keeps those for itself,
+// and looking one up finds an entry that nobody put there.
+inline constexpr uint32_t kNoIndex = UINT32_MAX - 2;
 inline constexpr NodeId kNoNode{kNoIndex};
 // As an operand: an optional input that was left out (an empty name in ONNX).
 inline constexpr ValueId kNoValue{kNoIndex};

@@ -1,0 +1,48 @@
+"""Runs the programs under test on a model file."""
+
+import dataclasses
+import json
+import pathlib
+import subprocess
+
+# Far more than a small model takes: only a hang reaches it.
+TIMEOUT_SECONDS = 300
+
+
+class ProgramError(Exception):
+    """A program ended with an exit code other than 0; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Programs:
+    """The programs in `bin_dir`; each method raises ProgramError."""
+
+    bin_dir: pathlib.Path
+
+    def analyze(self, model: pathlib.Path, *options: str) -> dict:
+        """The report on `model`, which is not rewritten."""
+        return json.loads(self._run(
+            "onnx-memopt", str(model), "--analyze", "--json", "-", "-q",
+            *options))
+
+    def rewrite(self, model: pathlib.Path, output: pathlib.Path,
+                *options: str) -> dict:
+        """Runs the default pipeline; returns the report."""
+        return json.loads(self._run(
+            "onnx-memopt", str(model), "-o", str(output), "--json", "-", "-q",
+            *options))
+
+    def copy(self, model: pathlib.Path, output: pathlib.Path) -> None:
+        """Reads and writes `model` with a pipeline without passes."""
+        self._run("onnx-memopt-opt", str(model), "-o", str(output))
+
+    def _run(self, program: str, *arguments: str) -> bytes:
+        command = [str(self.bin_dir / program), *arguments]
+        done = subprocess.run(command, capture_output=True, check=False,
+                              timeout=TIMEOUT_SECONDS)
+        if done.returncode != 0:
+            message = done.stderr.decode(errors="replace").strip()
+            raise ProgramError(
+                f"{program} {' '.join(arguments[1:])}: exit code "
+                f"{done.returncode}: {message}")
+        return done.stdout
