@@ -216,15 +216,13 @@ class TypeInference {
     // operands; ONNX's inference reads them from the attributes.
     llvm::SmallVector<Type, 1> constants;
     for (const ir::Attribute& attribute : node.attributes) {
-      const auto* id = std::get_if<ir::WeightId>(&attribute.value);
-      if (id == nullptr) continue;
-      const ir::Weight& weight = graph_.weight(*id);
+      const auto* constant = std::get_if<ir::WeightId>(&attribute.value);
+      if (constant == nullptr) continue;
+      const ir::Weight& weight = graph_.weight(*constant);
       constants.push_back(WeightType(weight));
       context.operand_contents.push_back(ContentsOf(weight));
     }
-    for (const Type& constant : constants) {
-      context.operand_types.push_back(&constant);
-    }
+    for (const Type& type : constants) context.operand_types.push_back(&type);
     context.result_types.resize(node.results.size());
     context.result_contents.resize(node.results.size());
     bool complete = SetConstantType(node, &context);
