@@ -29,8 +29,8 @@ using ir::Value;
 using ir::ValueId;
 using ir::ValueKind;
 
-// Bounds on what a small file can unfold to.
-constexpr size_t kMaxNodes = 10'000'000;
+// Bounds on what a small file can unfold to: nodes inside calls of functions.
+constexpr size_t kMaxExpandedNodes = 300'000;
 constexpr int kMaxBlockDepth = 64;
 
 absl::string_view NormalDomain(const std::string& domain) {
@@ -308,9 +308,10 @@ class Importer {
 
   absl::Status ImportNode(const onnx::NodeProto& proto, uint32_t source_index,
                           BlockId block, const CallFrame* frame) {
-    if (graph_.num_nodes() >= kMaxNodes) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the model's functions expand to more than ", kMaxNodes, " nodes"));
+    if (frame != nullptr && ++expanded_nodes_ > kMaxExpandedNodes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the model's functions expand to more than ",
+                       kMaxExpandedNodes, " nodes"));
     }
     Node node;
     node.name = proto.name();
@@ -583,6 +584,7 @@ class Importer {
   std::vector<Scope> scopes_;
   Opsets opsets_;
   int depth_ = 0;
+  size_t expanded_nodes_ = 0;
 };
 
 }  // namespace
