@@ -24,6 +24,7 @@ using ir::WeightStorage;
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
 constexpr int64_t kSampleBytes = 4096;
 constexpr int64_t kDiagonalSamples = 32;
+constexpr size_t kMaxPartners = 16;
 
 using Digest = std::array<uint8_t, LLVM_BLAKE3_OUT_LEN>;
 
@@ -220,15 +221,22 @@ class Finder {
     }
     for (const std::vector<WeightId>& group :
          Split({firsts}, [&](WeightId id) { return DiagonalKey(id); })) {
-      // All pairs of a group that agrees in 32 samples: in practice, of two.
-      for (size_t i = 0; i + 1 < group.size(); ++i) {
-        if (IsTransposed(graph_.weight(group[i]),
-                         graph_.weight(group[i + 1]))) {
-          out_.transposed.emplace_back(group[i], group[i + 1]);
-        }
-      }
+      for (size_t i = 0; i < group.size(); ++i) FindPartner(group, i);
     }
     return absl::OkStatus();
+  }
+
+  // A group agrees in 32 samples: in practice it has two members. Of many that
+  // are alike, such as masks, only those close together are compared.
+  void FindPartner(const std::vector<WeightId>& group, size_t i) {
+    const size_t end = std::min(group.size(), i + 1 + kMaxPartners);
+    for (size_t j = i + 1; j < end; ++j) {
+      if (IsTransposed(graph_.weight(group[i]), graph_.weight(group[j]))) {
+        // There is only one: weights equal to it have been left out.
+        out_.transposed.emplace_back(group[i], group[j]);
+        return;
+      }
+    }
   }
 
   // Compares tile by tile, so that both are read along their rows.

@@ -78,11 +78,9 @@ class LivenessBuilder {
                                        ? StorageKind::kInput
                                        : StorageKind::kActivation;
     for (ValueId value : graph_.block(block).params) {
-      AddStorage(value, block, param_kind, 0,
-                 param_kind == StorageKind::kInput
-                     ? end
-                     : std::clamp(last_use_[ir::Index(value)] + 1, 1,
-                                  std::max(end, 1)));
+      AddStorage(
+          value, block, param_kind, 0,
+          param_kind == StorageKind::kInput ? end : EndOfParam(value, end));
     }
     for (ValueId value : graph_.block(block).initializers) {
       AddStorage(value, block, StorageKind::kWeight, 0, end);
@@ -90,6 +88,13 @@ class LivenessBuilder {
     for (Step step = 0; step < end; ++step) {
       PlaceResults(block, steps[static_cast<size_t>(step)], step);
     }
+  }
+
+  // One that nobody reads is never freed: it stays the caller's.
+  Step EndOfParam(ValueId value, Step end_of_block) const {
+    const Step last = last_use_[ir::Index(value)];
+    const Step end = std::max(end_of_block, 1);
+    return last < 0 ? end : std::min(last + 1, end);
   }
 
   void PlaceResults(BlockId block, NodeId id, Step step) {

@@ -38,6 +38,12 @@ class Builder {
     }
     for (size_t i = 0; i < out_.nodes.size(); ++i) AddResults(i);
     for (size_t i = 0; i < out_.nodes.size(); ++i) AddUses(i);
+    // As in Liveness: a param that nobody reads is never freed.
+    for (plan::ScheduleBuffer& buffer : out_.problem.buffers) {
+      if (buffer.producer < 0 && buffer.readers.empty()) {
+        buffer.live_to_end = true;
+      }
+    }
     for (ValueId result : graph_.block(block_).results) {
       if (const std::optional<int32_t> buffer = BufferOf(result)) {
         Buffer(*buffer).live_to_end = true;
@@ -75,17 +81,26 @@ class Builder {
           (node.op_type == "Constant" && node.domain.empty())) {
         continue;
       }
-      if (aliases_.root(result) == result) {
-        AddBuffer(result, static_cast<int32_t>(i));
+      const ValueId root = aliases_.root(result);
+      if (root == result ||
+          (!buffer_of_root_.contains(root) && IsOfCallBody(root))) {
+        AddBuffer(root, static_cast<int32_t>(i));
       }
     }
+  }
+
+  // A call's result may be a view of what its body makes.
+  bool IsOfCallBody(ValueId value) const {
+    const ir::Value& v = graph_.value(value);
+    if (v.producer == ir::kNoNode || v.weight != ir::kNoWeight) return false;
+    const Node& node = graph_.node(v.producer);
+    return v.block != block_ && graph_.IsInside(v.block, block_) &&
+           !(node.op_type == "Constant" && node.domain.empty());
   }
 
   void AddUses(size_t i) {
     std::vector<ValueId> uses;
     CollectUses(graph_, out_.nodes[i], &uses);
-    // A call's result may be a view of a value inside its body or of one of its
-    // operands: that root is read here at least.
     for (ValueId value : uses) {
       const auto def = defined_at_.find(value);
       if (def != defined_at_.end()) {

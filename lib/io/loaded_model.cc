@@ -174,4 +174,18 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> FromProto(
   return loaded;
 }
 
+absl::StatusOr<std::shared_ptr<const LoadedModel>> FromBytes(
+    std::string bytes, std::string directory) {
+  if (bytes.empty()) return absl::InvalidArgumentError("empty file");
+  if (bytes.size() > static_cast<size_t>(kMaxProtobufBytes)) {
+    return TooLargeForProtobuf("2 GiB or more");
+  }
+  std::shared_ptr<LoadedModel> loaded(new LoadedModel());
+  if (directory.empty()) directory.push_back('.');
+  loaded->directory_ = std::move(directory);
+  loaded->input_ = std::move(bytes);
+  RETURN_IF_ERROR(loaded->ParseBinary(*loaded->input_));
+  return loaded;
+}
+
 }  // namespace onnx_memopt::io

@@ -42,6 +42,8 @@ using ir::ValueId;
 
 // Rounds over a loop's body before what still changes is given up as unknown.
 constexpr int kMaxRounds = 4;
+// Visits per node of the model, on average, before loops are walked once only.
+constexpr size_t kMaxVisits = 64;
 
 bool IsTrue(const Contents* contents) {
   return contents != nullptr && contents->elements.size() == 1 &&
@@ -186,6 +188,7 @@ class TypeInference {
   }
 
   void InferNode(NodeId id) {
+    ++visits_;
     const Node& node = graph_.node(id);
     if (node.is_call) {
       InferBlock(node.blocks[0]);
@@ -284,9 +287,12 @@ class TypeInference {
     }
   }
 
-  // The proto of a small constant whose bytes are in it.
+  // The proto of a small constant whose bytes are in it. Those of a payload are
+  // not: its contents stand for it.
   const onnx::TensorProto* SmallData(const Value& value) const {
-    if (value.weight == ir::kNoWeight || value.contents == nullptr) {
+    if (value.weight == ir::kNoWeight || value.contents == nullptr ||
+        static_cast<int64_t>(graph_.weight(value.weight).bytes.size()) >
+            kMinPayloadBytes) {
       return nullptr;
     }
     return state_.weight_protos[ir::Index(value.weight)];
@@ -330,26 +336,39 @@ class TypeInference {
     }
   }
 
+  // What is left of a type whose shape is not the same in every trip.
+  static Type WithoutShape(Type type) {
+    type.shape.reset();
+    type.nested = nullptr;
+    return type;
+  }
+
   // Walks `body` with its params `first`... carrying `carried`, until each
   // result type agrees with the param that it becomes; `carried` holds the
-  // types for which that is so.
+  // types for which that is so. Shapes that do not settle in a few rounds are
+  // given up, and so are those of loops nested so deep that their rounds, which
+  // multiply, have taken too long already.
   void InferCarried(BlockId body, size_t first_param, size_t first_result,
                     std::vector<Type>* carried) {
     const Block& block = graph_.block(body);
-    for (int round = 0; round < kMaxRounds; ++round) {
+    for (int round = 0;; ++round) {
+      const bool give_up =
+          round == kMaxRounds || visits_ > kMaxVisits * graph_.num_nodes();
       for (size_t i = 0; i < carried->size(); ++i) {
+        Type& type = (*carried)[i];
+        if (give_up) type = WithoutShape(std::move(type));
         if (first_param + i < block.params.size()) {
-          SetParam(block.params[first_param + i], (*carried)[i]);
+          SetParam(block.params[first_param + i], type);
         }
       }
       Reset(body);
       InferBlock(body);
+      if (give_up) return;
       bool changed = false;
       for (size_t i = 0; i < carried->size(); ++i) {
         if (first_result + i >= block.results.size()) continue;
         const Type& next = graph_.value(block.results[first_result + i]).type;
-        Type joined =
-            round + 1 < kMaxRounds ? JoinTypes((*carried)[i], next) : Type();
+        Type joined = JoinTypes((*carried)[i], next);
         if (ToString(joined) != ToString((*carried)[i])) {
           (*carried)[i] = std::move(joined);
           changed = true;
@@ -357,8 +376,6 @@ class TypeInference {
       }
       if (!changed) return;
     }
-    Reset(body);
-    InferBlock(body);
   }
 
   // A result stacked from one slice per trip, along `axis`.
@@ -533,6 +550,7 @@ class TypeInference {
   ir::Graph& graph_;
   NamedDims names_;
   std::vector<bool> warned_;
+  size_t visits_ = 0;  // of nodes
 };
 
 }  // namespace

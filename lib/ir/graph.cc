@@ -57,6 +57,8 @@ void Graph::EraseNodes(BlockId block, absl::Span<const NodeId> dead) {
 
 void Graph::ReplaceUses(const llvm::DenseMap<ValueId, ValueId>& replacements) {
   const auto replace = [&](ValueId* use) {
+    // Not a key that DenseMap may be asked for.
+    if (*use == kNoValue) return;
     const auto it = replacements.find(*use);
     if (it != replacements.end()) *use = it->second;
   };
@@ -127,9 +129,10 @@ void CollectUses(const Graph& graph, NodeId id, std::vector<ValueId>* uses) {
   };
   for (ValueId value : node.operands) use(value);
   if (node.blocks.empty()) return;
-  // A call's results are defined inside its body and may be read there.
+  // A call's results are defined inside its body and may be read there. What a
+  // subgraph reads of its own node's results, it can never have.
   for (ValueId value : node.results) {
-    if (value != kNoValue) seen.insert(value);
+    if (node.is_call && value != kNoValue) seen.insert(value);
   }
   llvm::DenseSet<BlockId> inside;
   ForEachNestedNode(graph, id, [&](BlockId b) { inside.insert(b); });

@@ -3,12 +3,14 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "llvm/ADT/StringRef.h"
 #include "llvm/Support/ConvertUTF.h"
 #include "llvm/Support/Unicode.h"
 
@@ -19,6 +21,24 @@ namespace {
 std::string FormatScaled(double value, absl::string_view unit) {
   const int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
   return absl::StrFormat("%.*f %s", digits, value, unit);
+}
+
+// Of the first character of a text that is not empty.
+size_t CharacterBytes(absl::string_view text) {
+  const auto* begin = reinterpret_cast<const llvm::UTF8*>(text.data());
+  const llvm::UTF8* next = begin;
+  llvm::UTF32 code_point = 0;
+  const bool valid =
+      llvm::convertUTF8Sequence(&next, begin + text.size(), &code_point,
+                                llvm::strictConversion) == llvm::conversionOK;
+  return valid ? static_cast<size_t>(next - begin) : 1;
+}
+
+// That a terminal gives to a character; 1 where it cannot be told.
+size_t Columns(absl::string_view character) {
+  const int columns = llvm::sys::unicode::columnWidthUTF8(
+      llvm::StringRef(character.data(), character.size()));
+  return columns < 0 ? 1 : static_cast<size_t>(columns);
 }
 
 }  // namespace
@@ -92,13 +112,30 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
 }
 
 std::string Ellipsize(absl::string_view text, size_t width) {
-  if (text.size() <= width) return std::string(text);
-  if (width <= 2) return std::string(text.substr(0, width));
+  // Where each character begins, and the end; a byte that is not UTF-8 counts
+  // as a character.
+  std::vector<size_t> begins;
+  std::vector<size_t> columns = {0};  // up to there
+  for (size_t at = 0; at < text.size();) {
+    begins.push_back(at);
+    const size_t bytes = CharacterBytes(text.substr(at));
+    columns.push_back(columns.back() + Columns(text.substr(at, bytes)));
+    at += bytes;
+  }
+  begins.push_back(text.size());
+  if (columns.back() <= width) return std::string(text);
   // The end of a name tells more than its middle: names are paths.
-  const size_t head = (width - 2) / 3;
-  const size_t tail = width - 2 - head;
-  return absl::StrCat(text.substr(0, head), "..",
-                      text.substr(text.size() - tail));
+  const size_t dots = width <= 2 ? 0 : 2;
+  const size_t head = width <= 2 ? width : (width - dots) / 3;
+  const size_t tail = width - dots - head;
+  size_t cut = 0;
+  while (columns[cut + 1] <= head) ++cut;
+  size_t resume = begins.size() - 1;
+  while (resume > cut && columns.back() - columns[resume - 1] <= tail) {
+    --resume;
+  }
+  return absl::StrCat(text.substr(0, begins[cut]), dots > 0 ? ".." : "",
+                      text.substr(begins[resume]));
 }
 
 std::string Printable(absl::string_view text) {

@@ -7,8 +7,9 @@
 //     s = Add(r, x)  step 2     s [2, 4)         use is step 1; here it is not
 //
 // A result lives from its step to its last use, at least one step; outputs of a
-// block to the block's end; inputs, params and weights from its start. What a
-// nested block reads of the outside is a use at the node that holds the block.
+// block to the block's end; inputs, params and weights from its start, and
+// params that nobody reads to its end. What a nested block reads of the outside
+// is a use at the node that holds the block.
 //
 // Values share a storage if one is a view of the other, or if it was written in
 // place over the other: the op may (OpInfo::in_place), the operand is not used

@@ -65,6 +65,8 @@ class LoadedModel {
       const std::string& path, const LoadOptions& options);
   friend absl::StatusOr<std::shared_ptr<const LoadedModel>> FromProto(
       onnx::ModelProto model, std::string directory);
+  friend absl::StatusOr<std::shared_ptr<const LoadedModel>> FromBytes(
+      std::string bytes, std::string directory);
 
   LoadedModel() = default;
   // Scans and parses `bytes`, which this object owns already.
@@ -78,7 +80,7 @@ class LoadedModel {
   int64_t file_size_bytes_ = 0;
   bool is_text_ = false;
   std::optional<MappedFile> file_;
-  std::optional<std::string> input_;  // of standard input
+  std::optional<std::string> input_;  // of standard input, or from memory
   std::deque<std::string> moved_;     // payloads of a model from memory
   std::vector<Payload> payloads_;     // views into the three above
   onnx::ModelProto proto_;
@@ -98,6 +100,10 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(
 // locations are relative to; empty: the current directory.
 absl::StatusOr<std::shared_ptr<const LoadedModel>> FromProto(
     onnx::ModelProto model, std::string directory);
+
+// The same for a model that is still serialized.
+absl::StatusOr<std::shared_ptr<const LoadedModel>> FromBytes(
+    std::string bytes, std::string directory);
 
 // Checks a tensor of `model.proto()` and says where its bytes are: its type and
 // dims, that it has exactly the data that its shape needs, and, for external
