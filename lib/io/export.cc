@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "io/attribute_proto.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::io {
@@ -145,37 +146,7 @@ class Exporter {
     RenameAll(node.operands, out->mutable_input());
     RenameAll(node.results, out->mutable_output());
     for (const ir::Attribute& attribute : node.attributes) {
-      RETURN_IF_ERROR(MakeAttribute(attribute, out->add_attribute()));
-    }
-    return absl::OkStatus();
-  }
-
-  static absl::Status MakeAttribute(const ir::Attribute& attribute,
-                                    onnx::AttributeProto* out) {
-    out->set_name(attribute.name);
-    const ir::AttributeValue& value = attribute.value;
-    if (const auto* i = std::get_if<int64_t>(&value)) {
-      out->set_type(onnx::AttributeProto::INT);
-      out->set_i(*i);
-    } else if (const auto* f = std::get_if<float>(&value)) {
-      out->set_type(onnx::AttributeProto::FLOAT);
-      out->set_f(*f);
-    } else if (const auto* s = std::get_if<std::string>(&value)) {
-      out->set_type(onnx::AttributeProto::STRING);
-      out->set_s(*s);
-    } else if (const auto* is = std::get_if<std::vector<int64_t>>(&value)) {
-      out->set_type(onnx::AttributeProto::INTS);
-      out->mutable_ints()->Add(is->begin(), is->end());
-    } else if (const auto* fs = std::get_if<std::vector<float>>(&value)) {
-      out->set_type(onnx::AttributeProto::FLOATS);
-      out->mutable_floats()->Add(fs->begin(), fs->end());
-    } else if (const auto* ss = std::get_if<std::vector<std::string>>(&value)) {
-      out->set_type(onnx::AttributeProto::STRINGS);
-      for (const std::string& text : *ss) out->add_strings(text);
-    } else {
-      return absl::InternalError(
-          absl::StrCat("attribute \"", attribute.name,
-                       "\" of a new node cannot be written"));
+      RETURN_IF_ERROR(ToAttributeProto(attribute, out->add_attribute()));
     }
     return absl::OkStatus();
   }

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "io/attribute_proto.h"
 #include "io/constant_contents.h"
 #include "io/importer.h"
 #include "onnx/onnx_pb.h"
@@ -403,36 +404,14 @@ class Importer {
 
   absl::StatusOr<ir::AttributeValue> ImportAttribute(
       const onnx::AttributeProto& a, NodeId node) {
-    const auto copy = [](const auto& field) {
-      using T = typename std::decay_t<decltype(field)>::value_type;
-      return std::vector<T>(field.begin(), field.end());
-    };
-    switch (a.type()) {
-      case onnx::AttributeProto::INT:
-        return ir::AttributeValue(static_cast<int64_t>(a.i()));
-      case onnx::AttributeProto::FLOAT:
-        return ir::AttributeValue(a.f());
-      case onnx::AttributeProto::STRING:
-        return ir::AttributeValue(a.s());
-      case onnx::AttributeProto::INTS:
-        return ir::AttributeValue(
-            std::vector<int64_t>(a.ints().begin(), a.ints().end()));
-      case onnx::AttributeProto::FLOATS:
-        return ir::AttributeValue(copy(a.floats()));
-      case onnx::AttributeProto::STRINGS:
-        return ir::AttributeValue(copy(a.strings()));
-      case onnx::AttributeProto::TENSOR: {
-        const Node& owner = graph_.node(node);
-        const bool is_result =
-            !owner.results.empty() && owner.results[0] != kNoValue;
-        const std::string name =
-            is_result ? graph_.value(owner.results[0]).name : a.t().name();
-        ASSIGN_OR_RETURN(ir::Weight weight, ResolveTensor(model_, a.t(), name));
-        return ir::AttributeValue(AddWeight(std::move(weight), &a.t()));
-      }
-      default:
-        return ir::AttributeValue(ir::OpaqueAttribute{});
-    }
+    if (a.type() != onnx::AttributeProto::TENSOR) return FromAttributeProto(a);
+    const Node& owner = graph_.node(node);
+    const bool is_result =
+        !owner.results.empty() && owner.results[0] != kNoValue;
+    const std::string name =
+        is_result ? graph_.value(owner.results[0]).name : a.t().name();
+    ASSIGN_OR_RETURN(ir::Weight weight, ResolveTensor(model_, a.t(), name));
+    return ir::AttributeValue(AddWeight(std::move(weight), &a.t()));
   }
 
   // A Constant's result is a weight, with its elements where they are few.
