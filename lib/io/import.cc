@@ -30,7 +30,7 @@ using ir::ValueId;
 using ir::ValueKind;
 
 // Bounds on what a small file can unfold to: nodes inside calls of functions.
-constexpr size_t kMaxExpandedNodes = 300'000;
+constexpr size_t kMaxExpandedNodes = 100'000;
 constexpr int kMaxBlockDepth = 64;
 
 absl::string_view NormalDomain(const std::string& domain) {
