@@ -3,7 +3,8 @@
 // report, rewrite, write, and read again. Nothing may crash, leak or hang, and
 // what was written must be read again.
 //
-//   build/asan/bin/import_fuzz -max_total_time=60 test/fuzz/corpus/import_fuzz
+//   build/asan/bin/import_fuzz -max_total_time=60
+//       -dict=test/fuzz/import_fuzz.dict test/fuzz/corpus/import_fuzz
 //
 // The sizes that dims are bound to come from a hash of the bytes, so that an
 // input reproduces by itself and is an .onnx file that other tools can open.
