@@ -323,6 +323,22 @@ TEST(CheckImportOptionsTest, NamesWhatExists) {
               StatusIs(kInvalid, HasSubstr("at least 1, not -3")));
 }
 
+// ONNX's own inference does not survive such equations.
+TEST(TypeInferenceTest, EinsumWithLabelsThatAreNoLetters) {
+  onnx::ModelProto model = ParseText(R"(
+    g (float[5, 2, 3] x, float[5, 3, 4] w) => (float[5, 2, 4] y)
+      { y = Einsum <equation = "bij,bjk -> bik"> (x, w) })");
+  EXPECT_EQ(ImportModel(model).Type("y"), "float[5, 2, 4]");
+  auto* node = model.mutable_graph()->mutable_node(0);
+  for (const char* equation :
+       {"bij,\xb1"
+        "bjk -> bik",
+        "\xff,\x01->\x80", "..", "->", "a....,b->...", "{}|~,@[->z"}) {
+    node->mutable_attribute(0)->set_s(equation);
+    EXPECT_THAT(ImportModel(model).status, IsOk());
+  }
+}
+
 // Each level's carried values take a few rounds to settle, and each round walks
 // all levels below: without a bound that is 5^depth walks.
 TEST(TypeInferenceTest, DeeplyNestedLoopsTakeNoLongTime) {
