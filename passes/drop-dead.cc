@@ -10,7 +10,8 @@
 // runtimes that do not look; the rest of the pipeline need not plan for them.
 // Cost: none. Refuses: ops that the op table does not know (they may have
 // effects), what is inside model-local functions, weights that are also graph
-// inputs, outputs of subgraphs. Nothing must not run after it.
+// inputs or that the model names elsewhere, outputs of subgraphs. Nothing must
+// not run after it.
 
 #include <memory>
 #include <vector>
@@ -101,7 +102,7 @@ class DropDead final : public pass::Pass {
     nodes_ += dead.size();
     std::erase_if(graph.mutable_block(id).initializers, [&](ValueId value) {
       const ir::Value& v = graph.value(value);
-      if (used_[Index(value)] || v.overridable) return false;
+      if (used_[Index(value)] || v.overridable || v.pinned) return false;
       ++weights_;
       weight_bytes_ += graph.weight(v.weight).size_bytes;
       return true;

@@ -87,7 +87,7 @@ class ShareInitializers final : public pass::Pass {
     for (BlockId block : timeline.blocks()) {
       for (ValueId value : graph.block(block).initializers) {
         const ir::Value& v = graph.value(value);
-        if (!v.overridable && !outputs.contains(value)) {
+        if (!v.overridable && !v.pinned && !outputs.contains(value)) {
           candidates[v.weight] = value;
         }
       }

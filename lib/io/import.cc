@@ -73,7 +73,7 @@ class Importer {
                          Printable(function.name()), "\" is defined twice"));
       }
     }
-    Reserve(proto.graph());
+    state_.Reserve(proto.graph());
     AddBlock({.kind = BlockKind::kMain});
     opsets_ = OpsetsOf(proto.opset_import());
     return ImportGraph(proto.graph(), ir::kMainBlock, nullptr);
@@ -81,21 +81,6 @@ class Importer {
 
  private:
   using Opsets = absl::flat_hash_map<std::string, int>;
-
-  // For the main graph, where the most is.
-  void Reserve(const onnx::GraphProto& proto) {
-    const auto nodes = static_cast<size_t>(proto.node_size());
-    const auto weights = static_cast<size_t>(proto.initializer_size()) +
-                         static_cast<size_t>(proto.sparse_initializer_size());
-    size_t values = weights + static_cast<size_t>(proto.input_size());
-    for (const onnx::NodeProto& node : proto.node()) {
-      values += static_cast<size_t>(node.output_size());
-    }
-    graph_.Reserve(nodes, values, weights);
-    state_.node_sources.reserve(nodes);
-    state_.stated_types.reserve(values);
-    state_.weight_protos.reserve(weights);
-  }
 
   template <typename Imports>
   static Opsets OpsetsOf(const Imports& imports) {
@@ -276,10 +261,28 @@ class Importer {
       }
       graph_.mutable_block(block).results.push_back(*value);
     }
+    PinNamedElsewhere(proto, block);
     RETURN_IF_ERROR(SortBlock(block));
     scopes_.pop_back();
     --depth_;
     return absl::OkStatus();
+  }
+
+  void PinNamedElsewhere(const onnx::GraphProto& proto, BlockId block) {
+    for (const auto& annotation : proto.quantization_annotation()) {
+      for (const auto& entry : annotation.quant_parameter_tensor_names()) {
+        const std::optional<ValueId> value = Lookup(entry.value());
+        if (!value || *value == kNoValue) continue;
+        graph_.mutable_value(*value).pinned = true;
+      }
+    }
+    // Training graphs see the names of the main graph.
+    if (block != ir::kMainBlock || model_.proto().training_info().empty()) {
+      return;
+    }
+    for (ValueId value : graph_.block(block).initializers) {
+      graph_.mutable_value(value).pinned = true;
+    }
   }
 
   absl::Status SortBlock(BlockId block) {
@@ -554,23 +557,6 @@ class Importer {
 };
 
 }  // namespace
-
-void ImportState::Warn(std::string message) {
-  constexpr size_t kMaxWarnings = 20;
-  if (graph.warnings.size() < kMaxWarnings) {
-    graph.warnings.push_back(std::move(message));
-  } else {
-    ++warnings_left_out;
-  }
-}
-
-const onnx::AttributeProto* ResolveAttribute(
-    const onnx::AttributeProto& attribute, const CallFrame* frame) {
-  if (attribute.ref_attr_name().empty()) return &attribute;
-  if (frame == nullptr) return nullptr;
-  const auto it = frame->attributes.find(attribute.ref_attr_name());
-  return it == frame->attributes.end() ? nullptr : it->second;
-}
 
 absl::StatusOr<ir::Graph> Import(std::shared_ptr<const LoadedModel> model,
                                  const ImportOptions& options) {

@@ -35,6 +35,8 @@ struct ImportState {
   std::vector<const onnx::TensorProto*> weight_protos;  // by WeightId; or null
   std::vector<std::unique_ptr<CallFrame>> frames;
 
+  // Makes room for what the main graph defines: there the most is.
+  void Reserve(const onnx::GraphProto& main);
   // Says at most a few times the same kind of thing.
   void Warn(std::string message);
   size_t warnings_left_out = 0;

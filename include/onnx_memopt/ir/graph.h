@@ -61,6 +61,9 @@ struct Value {
   ValueKind kind = ValueKind::kResult;
   // Also listed as a graph input: the caller may pass another tensor.
   bool overridable = false;
+  // The model names it outside its nodes too (quantization_annotation,
+  // training_info): it keeps its name and stays.
+  bool pinned = false;
   BlockId block = kNoBlock;     // where it is defined
   NodeId producer = kNoNode;    // of a kResult; for a call's result, the call
   WeightId weight = kNoWeight;  // of a kInitializer, and of Constant's result
