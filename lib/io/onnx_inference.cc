@@ -1,5 +1,6 @@
 #include "io/onnx_inference.h"
 
+#include <algorithm>
 #include <exception>
 #include <list>
 #include <optional>
@@ -91,8 +92,10 @@ class Context final : public onnx::InferenceContext {
   }
   size_t getNumOutputs() const override { return results_.size(); }
   onnx::TypeProto* getOutputType(size_t i) override {
-    return i < results_.size() ? &results_[i] : nullptr;
+    // Some of ONNX's functions set results that the node leaves out.
+    return i < results_.size() ? &results_[i] : &unused_result_;
   }
+  bool hasOutput(size_t i) override { return i < results_.size(); }
   // Subgraphs are inferred by our own walk, not from inside a node.
   onnx::GraphInferencer* getGraphAttributeInferencer(
       const std::string&) override {
@@ -125,7 +128,43 @@ class Context final : public onnx::InferenceContext {
   std::vector<std::optional<onnx::TensorProto>> data_;
   std::vector<std::optional<onnx::TensorShapeProto>> symbolic_;
   std::vector<onnx::TypeProto> results_;
+  onnx::TypeProto unused_result_;
 };
+
+// True if the node has the operands, results and attributes that the op's
+// schema asks for, and the types of its operands are known. ONNX's functions
+// are written for nodes that its checker has passed: they read what must be
+// there without looking.
+bool Fits(const onnx::OpSchema& schema, const OnnxInferenceRequest& request) {
+  const auto in_range = [](size_t count, int least, int most) {
+    return count >= static_cast<size_t>(std::max(least, 0)) &&
+           count <= static_cast<size_t>(std::max(most, 0));
+  };
+  const std::vector<const ir::Type*>& operands = request.operand_types;
+  if (!in_range(operands.size(), schema.min_input(), schema.max_input()) ||
+      !in_range(request.num_results, schema.min_output(),
+                schema.max_output())) {
+    return false;
+  }
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const bool may_be_left_out =
+        i < schema.inputs().size() &&
+        schema.inputs()[i].GetOption() == onnx::OpSchema::Optional;
+    if (operands[i] == nullptr && !may_be_left_out) return false;
+    if (operands[i] != nullptr && operands[i]->kind == ir::TypeKind::kUnknown) {
+      return false;
+    }
+  }
+  for (const auto& [name, attribute] : schema.attributes()) {
+    const auto it = request.attributes.find(name);
+    if (it == request.attributes.end()) {
+      if (attribute.required) return false;
+    } else if (it->second->type() != attribute.type) {
+      return false;
+    }
+  }
+  return true;
+}
 
 // ONNX uses the characters of an Einsum's equation as indices without looking:
 // one that is no letter writes anywhere, or never ends. Our own rule says as
@@ -148,7 +187,8 @@ OnnxInferenceResult InferWithOnnx(const OnnxInferenceRequest& request,
   if (IsUnsafe(request)) return result;
   const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(
       std::string(request.op_type), request.opset, std::string(request.domain));
-  if (schema == nullptr || !schema->has_type_and_shape_inference_function()) {
+  if (schema == nullptr || !schema->has_type_and_shape_inference_function() ||
+      !Fits(*schema, request)) {
     return result;
   }
   Context context(request, names);
