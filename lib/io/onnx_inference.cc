@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "onnx/defs/schema.h"
 #include "onnx/defs/shape_inference.h"
 
@@ -131,6 +132,21 @@ class Context final : public onnx::InferenceContext {
   onnx::TypeProto unused_result_;
 };
 
+// ONNX's functions use axes as indices, and compute with sizes, without looking
+// for values that no tensor can have.
+bool IsSane(const onnx::AttributeProto& attribute, int64_t rank) {
+  constexpr int64_t kLargest = int64_t{1} << 31;
+  const bool is_axis = absl::StrContains(attribute.name(), "ax") ||
+                       attribute.name() == "batch_dims";
+  const int64_t limit = is_axis ? rank + 1 : kLargest;
+  const auto in_range = [&](int64_t value) {
+    return value >= -limit && value <= limit;
+  };
+  return in_range(attribute.i()) &&
+         std::all_of(attribute.ints().begin(), attribute.ints().end(),
+                     in_range);
+}
+
 // True if the node has the operands, results and attributes that the op's
 // schema asks for, and the types of its operands are known. ONNX's functions
 // are written for nodes that its checker has passed: they read what must be
@@ -155,22 +171,32 @@ bool Fits(const onnx::OpSchema& schema, const OnnxInferenceRequest& request) {
       return false;
     }
   }
+  size_t rank = 0;
+  for (const ir::Type* type : operands) {
+    if (type != nullptr && type->shape) {
+      rank = std::max(rank, type->shape->size());
+    }
+  }
   for (const auto& [name, attribute] : schema.attributes()) {
     const auto it = request.attributes.find(name);
     if (it == request.attributes.end()) {
       if (attribute.required) return false;
-    } else if (it->second->type() != attribute.type) {
+    } else if (it->second->type() != attribute.type ||
+               !IsSane(*it->second, static_cast<int64_t>(rank))) {
       return false;
     }
   }
   return true;
 }
 
-// ONNX uses the characters of an Einsum's equation as indices without looking:
-// one that is no letter writes anywhere, or never ends. Our own rule says as
-// much of valid equations.
+// Functions of ONNX that do not come back from what a file may hold; our own
+// rules say as much of valid nodes. Einsum's uses the characters of the
+// equation as indices without looking, Expand's first one makes as many
+// dimensions as its operand says.
 bool IsUnsafe(const OnnxInferenceRequest& request) {
-  return request.domain.empty() && request.op_type == "Einsum";
+  return request.domain.empty() &&
+         (request.op_type == "Einsum" ||
+          (request.op_type == "Expand" && request.opset < 13));
 }
 
 std::string OneLine(absl::string_view text) {

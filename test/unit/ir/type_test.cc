@@ -26,12 +26,12 @@ Type Nest(TypeKind kind, Type held) {
 }
 
 TEST(TypeTest, EveryElementTypeHasNameAndWidth) {
-  for (int i = 1; i <= 26; ++i) {
+  for (int i = 1; i <= 28; ++i) {
     const auto type = static_cast<ElementType>(i);
     EXPECT_TRUE(BitWidth(type).has_value()) << i;
     EXPECT_NE(std::string(Name(type)), "undefined") << i;
   }
-  for (const int i : {0, 27, 255}) {
+  for (const int i : {0, 29, 255}) {
     const auto type = static_cast<ElementType>(i);
     EXPECT_FALSE(BitWidth(type).has_value()) << i;
     EXPECT_EQ(std::string(Name(type)), "undefined") << i;

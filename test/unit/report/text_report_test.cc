@@ -25,12 +25,14 @@ Report Example() {
   report.inputs_bytes = 100;
   report.before = {.live_peak_bytes = 4096,
                    .packed_peak_bytes = 5000,
+                   .total_bytes = (1 << 20) + 100 + 5000,
                    .peak_step = 1,
                    .peak_node = "join",
                    .peak_op = "Concat",
                    .live_peak_formulas = {"4*seq + 8"}};
   report.after = report.before;
   report.after->live_peak_bytes = 2048;
+  report.after->total_bytes = (1 << 19) + 100 + 5000;
   report.nodes.resize(3);
   report.at_peak = {{.name = "big",
                      .producer = "conv",
@@ -59,7 +61,10 @@ TEST(TextReportTest, SaysWhatItIsWhatItTakesAndWhatWasDone) {
             "  inputs                                100 B        100 B\n"
             "  activations, live at the peak      4.00 KiB     2.00 KiB"
             "  -50.0 %\n"
-            "  activations, packed in an arena     4.88 KiB     4.88 KiB\n"
+            "  activations, packed in an arena    4.88 KiB     4.88 KiB\n"
+            "  total: weights, inputs, packed     1.00 MiB      517 KiB"
+            "  -49.8 %\n"
+            "  Workspace of kernels and the runtime itself come on top.\n"
             "\n"
             "peak at step 1 of 3: Concat join\n"
             "  bytes for any dims:\n"
