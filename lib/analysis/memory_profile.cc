@@ -115,14 +115,13 @@ absl::StatusOr<MemoryProfile> MemoryProfile::Compute(
       result.at_peak_.push_back(StorageId(static_cast<uint32_t>(i)));
     }
   }
-  std::sort(result.at_peak_.begin(), result.at_peak_.end(),
-            [&](StorageId a, StorageId b) {
-              const int64_t bytes_a =
-                  liveness->storage(a).size_bytes.value_or(0);
-              const int64_t bytes_b =
-                  liveness->storage(b).size_bytes.value_or(0);
-              return bytes_a != bytes_b ? bytes_a > bytes_b : a < b;
-            });
+  std::sort(
+      result.at_peak_.begin(), result.at_peak_.end(),
+      [&](StorageId a, StorageId b) {
+        const int64_t bytes_a = liveness->storage(a).size_bytes.value_or(0);
+        const int64_t bytes_b = liveness->storage(b).size_bytes.value_or(0);
+        return bytes_a != bytes_b ? bytes_a > bytes_b : a < b;
+      });
   return result;
 }
 

@@ -35,7 +35,8 @@ struct ImportOptions {
 };
 
 // Checks that every name in `options` exists in the model, that sizes are
-// positive, ranks agree, and no name is given two sizes. The message lists the names that exist.
+// positive, ranks agree, and no name is given two sizes. The message lists the
+// names that exist.
 absl::Status CheckImportOptions(const LoadedModel& model,
                                 const ImportOptions& options);
 

@@ -32,9 +32,9 @@ namespace onnx_memopt::ir {
 struct Node;
 
 // One application of an op, as its shape rule sees it. Types and contents are
-// borrowed for the call. Entries of operands that are left out are null. Constant
-// tensors among the node's attributes (ConstantOfShape's value) follow the
-// operands as if they were further ones.
+// borrowed for the call. Entries of operands that are left out are null.
+// Constant tensors among the node's attributes (ConstantOfShape's value) follow
+// the operands as if they were further ones.
 struct ShapeContext {
   const Node& node;  // op_type, domain, opset, attributes
   std::vector<const Type*> operand_types;
