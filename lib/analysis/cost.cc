@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "llvm/ADT/STLExtras.h"
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/analysis/timeline.h"
 #include "onnx_memopt/support/checked_math.h"
@@ -61,10 +62,10 @@ absl::StatusOr<Cost> Cost::Compute(const ir::Graph& graph,
   cost.nodes_.resize(graph.num_nodes());
   std::vector<std::optional<int64_t>> block_flops(graph.num_blocks());
   const auto& blocks = timeline->blocks();
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+  for (const ir::BlockId block : llvm::reverse(blocks)) {
     std::optional<int64_t> total = 0;
     int64_t known = 0;
-    for (NodeId id : timeline->steps(*block)) {
+    for (NodeId id : timeline->steps(block)) {
       const Node& node = graph.node(id);
       NodeCost& out = cost.nodes_[ir::Index(id)];
       out.traffic_bytes = Traffic(graph, id, *sizes);
@@ -87,12 +88,12 @@ absl::StatusOr<Cost> Cost::Compute(const ir::Graph& graph,
         known = SaturatingAdd(known, *out.flops);
       } else {
         total = std::nullopt;
-        if (*block == ir::kMainBlock) ++cost.unknown_nodes_;
+        if (block == ir::kMainBlock) ++cost.unknown_nodes_;
       }
     }
     if (total) total = known;
-    block_flops[ir::Index(*block)] = total;
-    if (*block == ir::kMainBlock) cost.total_flops_ = known;
+    block_flops[ir::Index(block)] = total;
+    if (block == ir::kMainBlock) cost.total_flops_ = known;
   }
   return cost;
 }

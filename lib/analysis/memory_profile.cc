@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "llvm/ADT/STLExtras.h"
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/analysis/timeline.h"
 #include "onnx_memopt/support/checked_math.h"
@@ -101,10 +102,10 @@ absl::StatusOr<MemoryProfile> MemoryProfile::Compute(
   }
   // Nested blocks before those that hold them.
   const std::vector<BlockId>& blocks = timeline->blocks();
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
-    result.blocks_[ir::Index(*block)] =
-        ProfileBlock(graph, timeline->steps(*block), result.blocks_,
-                     by_block[ir::Index(*block)], *sizes);
+  for (const BlockId block : llvm::reverse(blocks)) {
+    result.blocks_[ir::Index(block)] =
+        ProfileBlock(graph, timeline->steps(block), result.blocks_,
+                     by_block[ir::Index(block)], *sizes);
   }
   const Step peak = result.main().peak_step;
   for (size_t i = 0; i < liveness->storages().size() && peak >= 0; ++i) {

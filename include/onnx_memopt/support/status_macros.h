@@ -22,10 +22,13 @@
     if (absl::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)
 
+// Declares variables, so that its arguments cannot be in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define ONNX_MEMOPT_ASSIGN_OR_RETURN_(result, declaration, expression) \
   auto result = (expression);                                          \
   if (!result.ok()) return std::move(result).status();                 \
   declaration = *std::move(result)
+// NOLINTEND(bugprone-macro-parentheses)
 
 #define ASSIGN_OR_RETURN(declaration, expression)                          \
   ONNX_MEMOPT_ASSIGN_OR_RETURN_(ONNX_MEMOPT_CONCAT_(status_or_, __LINE__), \
