@@ -20,7 +20,7 @@ absl::StatusOr<Aliases> Aliases::Compute(const ir::Graph& graph,
   for (ir::BlockId block : timeline->blocks()) {
     for (ir::NodeId step : timeline->steps(block)) {
       const ir::Node& node = graph.node(step);
-      const auto operand = static_cast<int>(node.info->view_of);
+      const int operand = node.info->view_of;
       if (operand < 0 || static_cast<size_t>(operand) >= node.operands.size() ||
           node.results.empty()) {
         continue;

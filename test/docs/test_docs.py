@@ -251,9 +251,9 @@ def test_help_speaks_to_users():
                           capture_output=True, text=True, check=True)
     # How CLI11 shows a mapping that nobody has named.
     assert "->" not in done.stdout
-    # The gate compares packed peaks, not files.
+    # The gate compares peaks and weights, not files.
     growth = re.search(r"--fail-on-growth +(.*)", done.stdout)[1]
-    assert "packed" in growth
+    assert "peak" in growth
 
 
 def test_memory_model_example_is_as_computed_by_hand(tmp_path):

@@ -48,7 +48,7 @@ struct OpInfo {
   absl::string_view name;
   // Result 0 is the same bytes as this operand under another shape; -1: none.
   // Optional is one whose operand may be left out.
-  int8_t view_of = -1;
+  int view_of = -1;
   // Operands whose buffer result 0 may overwrite where this is their last use
   // and the byte sizes agree, as a bit mask. These are the ops that runtimes
   // really compute in place, not all that could be.
