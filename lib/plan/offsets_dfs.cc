@@ -35,8 +35,12 @@ OffsetDfs::OffsetDfs(const SectionProblem& problem, const OffsetRules& rules)
       num_buffers_(static_cast<int32_t>(problem.buffers.size())),
       num_sections_(problem.num_sections),
       words_((num_buffers_ + 63) / 64),
-      cover_(static_cast<size_t>(num_sections_) * words_, 0) {
+      cover_(static_cast<size_t>(num_sections_) * words_, 0),
+      grounded_(words_, 0),
+      in_valley_(num_sections_, 0) {
   for (int32_t i = 0; i < num_buffers_; ++i) {
+    buffer_hash_.push_back(MixBits(~static_cast<uint64_t>(i)));
+    buffer_hash_.push_back(MixBits(buffer_hash_.back()));
     const SectionBuffer& buffer = problem.buffers[i];
     for (int32_t s = buffer.first; s < buffer.past; ++s) {
       cover_[static_cast<size_t>(s) * words_ + i / 64] |= uint64_t{1}
@@ -176,9 +180,8 @@ void OffsetDfs::HashPart(Part& part) const {
       const int32_t i = w * 64 + __builtin_ctzll(bits);
       const SectionBuffer& buffer = problem_.buffers[i];
       if (buffer.first < part.first || buffer.past > part.past) continue;
-      const uint64_t hash = MixBits(~static_cast<uint64_t>(i));
-      part.low ^= hash;
-      part.high += MixBits(hash);
+      part.low ^= buffer_hash_[2 * i];
+      part.high += buffer_hash_[2 * i + 1];
     }
   }
 }
@@ -220,24 +223,27 @@ Verdict OffsetDfs::Search(int32_t first, int32_t past) {
 }
 
 // The least height above the floor of section s at which something over it
-// can come to rest, if nothing lies on the floor. It rests on a wall (`above`
-// is the least of those), or on a buffer that lies in the valley but not over
-// s, or on one that stands on a wall and reaches over the valley.
-int64_t OffsetDfs::HoleEnd(int32_t s, int32_t valley_first, int32_t valley_past,
-                           int64_t wall, int64_t above) const {
+// can come to rest, if nothing lies on the floor. It rests on a wall, or on a
+// buffer that lies in the valley but not over s, or on one that stands on a
+// wall and reaches over the valley.
+int64_t OffsetDfs::HoleEnd(int32_t s, const Valley& valley) const {
   const int64_t floor = floor_[s];
-  int64_t end = above;
-  if (wall != kInfinite) end = std::min(end, wall + 1);
   const uint64_t* cover = Cover(s);
+  int64_t end = valley.wall == kInfinite ? kInfinite : valley.wall + 1;
+  for (int32_t w = 0; w < words_; ++w) {
+    for (uint64_t bits = cover[w] & unplaced_[w] & ~grounded_[w]; bits != 0;
+         bits &= bits - 1) {
+      end = std::min(end, lowest_[w * 64 + __builtin_ctzll(bits)]);
+    }
+  }
   for (int32_t w = 0; w < words_; ++w) {
     // Small ones first: their numbers are lower.
-    for (uint64_t bits = unplaced_[w] & ~cover[w]; bits != 0;
+    for (uint64_t bits = grounded_[w] & ~cover[w]; bits != 0;
          bits &= bits - 1) {
-      const int32_t i = w * 64 + __builtin_ctzll(bits);
-      const SectionBuffer& buffer = problem_.buffers[i];
+      const SectionBuffer& buffer =
+          problem_.buffers[w * 64 + __builtin_ctzll(bits)];
       if (buffer.size >= end - floor) return end;
-      if (lowest_[i] == floor && buffer.first < valley_past &&
-          buffer.past > valley_first) {
+      if (buffer.first < valley.past && buffer.past > valley.first) {
         return floor + buffer.size;
       }
     }
@@ -245,10 +251,32 @@ int64_t OffsetDfs::HoleEnd(int32_t s, int32_t valley_first, int32_t valley_past,
   return end;
 }
 
-OffsetDfs::Choice OffsetDfs::Choose(const Part& part) const {
-  using Score = std::tuple<int64_t, int64_t, int64_t>;
-  Choice choice;
-  Score best{kInfinite, kInfinite, kInfinite};
+// The buffers that can lie on the floor of their valley. One that reaches out
+// of its valley is kept up by the wall.
+void OffsetDfs::FindGrounded(const Part& part,
+                             const std::vector<Valley>& valleys) {
+  std::fill(grounded_.begin(), grounded_.end(), 0);
+  for (const Valley& valley : valleys) {
+    std::fill(in_valley_.begin() + valley.first,
+              in_valley_.begin() + valley.past, 1);
+  }
+  for (int32_t w = 0; w < words_; ++w) {
+    for (uint64_t bits = unplaced_[w]; bits != 0; bits &= bits - 1) {
+      const int32_t i = w * 64 + __builtin_ctzll(bits);
+      const int32_t first = problem_.buffers[i].first;
+      if (first < part.first || first >= part.past) continue;
+      if (in_valley_[first] != 0 && lowest_[i] == floor_[first]) {
+        grounded_[w] |= uint64_t{1} << (i % 64);
+      }
+    }
+  }
+  for (const Valley& valley : valleys) {
+    std::fill(in_valley_.begin() + valley.first,
+              in_valley_.begin() + valley.past, 0);
+  }
+}
+
+void OffsetDfs::FindValleys(const Part& part, std::vector<Valley>& valleys) {
   int32_t past = 0;
   for (int32_t first = part.first; first < part.past; first = past) {
     const int64_t floor = floor_[first];
@@ -256,28 +284,35 @@ OffsetDfs::Choice OffsetDfs::Choose(const Part& part) const {
     while (past < part.past && floor_[past] == floor) ++past;
     const int64_t left = first > part.first ? floor_[first - 1] : kInfinite;
     const int64_t right = past < part.past ? floor_[past] : kInfinite;
-    if (left < floor || right < floor) continue;  // not a valley
-    for (int32_t s = first; s < past; ++s) {
+    if (left < floor || right < floor) continue;
+    valleys.push_back({first, past, std::min(left, right)});
+  }
+}
+
+OffsetDfs::Choice OffsetDfs::Choose(const Part& part) {
+  using Score = std::tuple<int64_t, int64_t, int64_t>;
+  std::vector<Valley> valleys;
+  FindValleys(part, valleys);
+  FindGrounded(part, valleys);
+  const bool lowest_first =
+      !rules_.fail_first || style_.section == DfsSection::kLowest;
+  Choice choice;
+  Score best{kInfinite, kInfinite, kInfinite};
+  for (const Valley& valley : valleys) {
+    const int64_t floor = floor_[valley.first];
+    if (lowest_first && floor > std::get<0>(best)) continue;
+    for (int32_t s = valley.first; s < valley.past; ++s) {
+      const uint64_t* cover = Cover(s);
       int64_t options = 0;
-      int64_t above = kInfinite;
-      ForEach(Cover(s), unplaced_.data(), words_, [&](int32_t i) {
-        if (lowest_[i] == floor) {
-          ++options;
-        } else {
-          above = std::min(above, lowest_[i]);
-        }
-        return true;
-      });
-      const int64_t room = capacity_ - floor - total_[s];
-      int64_t hole_end = -1;
-      if (room > 0) {
-        const int64_t end =
-            HoleEnd(s, first, past, std::min(left, right), above);
-        if (end != kInfinite && end - floor <= room) {
-          hole_end = end;
-          ++options;
-        }
+      for (int32_t w = 0; w < words_; ++w) {
+        options += __builtin_popcountll(cover[w] & grounded_[w]);
       }
+      // A hole would only make it worse.
+      if (!lowest_first && options > std::get<0>(best)) continue;
+      const int64_t room = capacity_ - floor - total_[s];
+      const int64_t hole_end = room > 0 ? HoleEnd(s, valley) : kInfinite;
+      const bool hole = hole_end != kInfinite && hole_end - floor <= room;
+      if (hole) ++options;
       Score score;
       if (!rules_.fail_first) {
         score = {floor, s, 0};
@@ -290,7 +325,7 @@ OffsetDfs::Choice OffsetDfs::Choose(const Part& part) const {
       }
       if (score < best) {
         best = score;
-        choice = {.section = s, .hole_end = hole_end};
+        choice = {.section = s, .hole_end = hole ? hole_end : -1};
       }
     }
   }

@@ -92,6 +92,12 @@ class OffsetDfs {
     uint64_t low = 0;
     uint64_t high = 0;
   };
+  // Sections [first, past) with one floor, lower than both neighbours.
+  struct Valley {
+    int32_t first = 0;
+    int32_t past = 0;
+    int64_t wall = 0;  // the lower of the two
+  };
   struct Choice {
     int32_t section = -1;
     int64_t hole_end = -1;  // -1: no hole can be afforded
@@ -113,9 +119,10 @@ class OffsetDfs {
   bool OutOfTime();
   void HashPart(Part& part) const;
   bool Refuted(const Part& part) const;
-  int64_t HoleEnd(int32_t s, int32_t valley_first, int32_t valley_past,
-                  int64_t wall, int64_t above) const;
-  Choice Choose(const Part& part) const;
+  void FindValleys(const Part& part, std::vector<Valley>& valleys);
+  void FindGrounded(const Part& part, const std::vector<Valley>& valleys);
+  int64_t HoleEnd(int32_t s, const Valley& valley) const;
+  Choice Choose(const Part& part);
   void ListCandidates(int32_t s, std::vector<int32_t>& candidates) const;
   Verdict Search(int32_t first, int32_t past);
   Verdict SearchPart(const Part& part);
@@ -145,6 +152,9 @@ class OffsetDfs {
   std::vector<int64_t> offset_;
   std::vector<int32_t> queue_;  // sections whose floor may rise
   std::vector<char> queued_;
+  std::vector<uint64_t> grounded_;     // see FindGrounded
+  std::vector<char> in_valley_;        // per section, 0 outside of FindGrounded
+  std::vector<uint64_t> buffer_hash_;  // two for each
   std::vector<Change> trail_;
   std::vector<Nogood> nogoods_;
 };

@@ -161,7 +161,7 @@ class Solver {
   }
 
   // Before the exact search takes over.
-  static constexpr int64_t kWarmUpPlacements = 100'000;
+  static constexpr int64_t kWarmUpPlacements = 20'000;
 
   const OffsetOptions& options_;
   const Clock::time_point start_;
