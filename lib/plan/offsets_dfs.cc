@@ -415,6 +415,12 @@ void OffsetDfs::Rank() {
       case DfsOrder::kWidthFirst:
         key = width * width * size;
         break;
+      case DfsOrder::kLife:
+        key = static_cast<double>(buffer.life);
+        break;
+      case DfsOrder::kLifeArea:
+        key = static_cast<double>(buffer.life) * size;
+        break;
       case DfsOrder::kContention:
         key = static_cast<double>(
             *std::max_element(problem_.total.begin() + buffer.first,

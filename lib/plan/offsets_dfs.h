@@ -39,9 +39,19 @@ enum class Verdict { kPlaced, kImpossible, kLimit };
 // least room left, or the lowest.
 enum class DfsSection { kFewest, kTightest, kLowest };
 
-// Which buffer is tried first: by size, by number of sections, by both, by
-// sections squared times size, or by how full its fullest section is.
-enum class DfsOrder { kSize, kWidth, kArea, kWidthFirst, kContention };
+// Which buffer is tried first: the largest, the one over the most sections
+// (kWidth), the largest product of the two (kArea) or of size and sections
+// squared (kWidthFirst), the one over the fullest section (kContention), the
+// longest in steps (kLife), or the largest product of steps and size.
+enum class DfsOrder {
+  kSize,
+  kWidth,
+  kArea,
+  kWidthFirst,
+  kContention,
+  kLife,
+  kLifeArea,
+};
 
 struct DfsStyle {
   DfsSection section = DfsSection::kFewest;

@@ -27,14 +27,14 @@ struct Pair {
 constexpr std::array<Pair, 10> kStyles = {{
     {DfsSection::kFewest, DfsOrder::kSize},
     {DfsSection::kFewest, DfsOrder::kWidthFirst},
+    {DfsSection::kTightest, DfsOrder::kLifeArea},
     {DfsSection::kFewest, DfsOrder::kContention},
     {DfsSection::kFewest, DfsOrder::kWidth},
-    {DfsSection::kTightest, DfsOrder::kArea},
+    {DfsSection::kTightest, DfsOrder::kLife},
     {DfsSection::kLowest, DfsOrder::kSize},
-    {DfsSection::kTightest, DfsOrder::kWidthFirst},
     {DfsSection::kFewest, DfsOrder::kArea},
     {DfsSection::kLowest, DfsOrder::kWidth},
-    {DfsSection::kTightest, DfsOrder::kContention},
+    {DfsSection::kLowest, DfsOrder::kWidthFirst},
 }};
 constexpr std::array<double, 3> kNoise = {0.5, 0.25, 0.8};
 

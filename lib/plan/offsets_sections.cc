@@ -72,7 +72,8 @@ SectionProblem MakeSections(absl::Span<const Buffer> buffers) {
     if (buffers[i].size_bytes == 0) continue;
     problem.buffers.push_back(
         {section_at(buffers[i].begin), section_at(buffers[i].end),
-         buffers[i].size_bytes / problem.unit_bytes, static_cast<int32_t>(i)});
+         buffers[i].size_bytes / problem.unit_bytes,
+         int64_t{buffers[i].end} - buffers[i].begin, static_cast<int32_t>(i)});
   }
   Finish(problem);
   return problem;
@@ -101,7 +102,7 @@ std::vector<SectionProblem> SplitAtCuts(const SectionProblem& problem) {
   for (const SectionBuffer& buffer : problem.buffers) {
     const int32_t p = part[buffer.first];
     parts[p].buffers.push_back({buffer.first - start[p], buffer.past - start[p],
-                                buffer.size, buffer.source});
+                                buffer.size, buffer.life, buffer.source});
   }
   for (SectionProblem& p : parts) Finish(p);
   return parts;

@@ -19,6 +19,7 @@ struct SectionBuffer {
   int32_t first = 0;  // sections [first, past)
   int32_t past = 0;
   int64_t size = 0;    // in units
+  int64_t life = 0;    // in steps, as given
   int32_t source = 0;  // its index among the buffers
 };
 
