@@ -9,10 +9,12 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "plan/offsets_internal.h"
 #include "plan/offsets_random.h"
 
 namespace onnx_memopt::plan {
@@ -21,17 +23,28 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Order = std::vector<int32_t>;
 
+constexpr int64_t kMaxPairs = 20'000'000;  // 8 bytes each
 // The share of the bound from which a section counts as a peak.
 constexpr double kPeakShare = 0.985;
 // How much higher than the present plan a new one may be and still replace it.
 constexpr double kTolerance = 0.002;
 
-// First fit that keeps what is placed in one list by offset, as four parallel
-// arrays: the walk from the bottom ends at the first gap, and needs no list of
-// who lives together with whom.
+// First fit asks what lies where at the time of a buffer, in one of two ways:
+// from a list of whom it lives together with, if there are few such pairs, or
+// from one list of all that is placed, by offset, which it walks from the
+// bottom to the first gap.
 class FirstFit {
  public:
   explicit FirstFit(const SectionProblem& problem) : problem_(problem) {
+    std::vector<Buffer> lives;
+    for (const SectionBuffer& buffer : problem.buffers) {
+      lives.push_back({buffer.first, buffer.past, buffer.size});
+    }
+    const auto count = static_cast<int64_t>(lives.size());
+    // A pair costs as much as some tens of steps of the walk.
+    neighbours_ =
+        FindNeighbours(lives, std::min(kMaxPairs, count * count / 100));
+    if (neighbours_) return;
     const size_t n = problem.buffers.size();
     begin_.reserve(n);
     end_.reserve(n);
@@ -47,20 +60,22 @@ class FirstFit {
     end_.clear();
     first_.clear();
     past_.clear();
-    offsets.resize(order.size());
+    offsets.assign(order.size(), -1);
     int64_t height = 0;
     for (size_t k = 0; k < order.size(); ++k) {
       if (k % 1024 == 0 && Clock::now() >= deadline) return kNone;
       const SectionBuffer& buffer = problem_.buffers[order[k]];
-      const int64_t at = Lowest(buffer);
+      const int64_t at =
+          neighbours_ ? LowestBeside(order[k], offsets) : Lowest(buffer);
+      offsets[order[k]] = at;
+      height = std::max(height, at + buffer.size);
+      if (neighbours_) continue;
       const auto position =
           std::lower_bound(begin_.begin(), begin_.end(), at) - begin_.begin();
       begin_.insert(begin_.begin() + position, at);
       end_.insert(end_.begin() + position, at + buffer.size);
       first_.insert(first_.begin() + position, buffer.first);
       past_.insert(past_.begin() + position, buffer.past);
-      offsets[order[k]] = at;
-      height = std::max(height, at + buffer.size);
     }
     return height;
   }
@@ -76,7 +91,27 @@ class FirstFit {
     return at;
   }
 
+  int64_t LowestBeside(int32_t i, const std::vector<int64_t>& offsets) {
+    taken_.clear();
+    for (int64_t k = neighbours_->first[i]; k < neighbours_->first[i + 1];
+         ++k) {
+      const int32_t other = neighbours_->list[k];
+      if (offsets[other] < 0) continue;
+      taken_.emplace_back(offsets[other],
+                          offsets[other] + problem_.buffers[other].size);
+    }
+    std::sort(taken_.begin(), taken_.end());
+    int64_t at = 0;
+    for (const auto& [begin, end] : taken_) {
+      if (begin - at >= problem_.buffers[i].size) break;
+      at = std::max(at, end);
+    }
+    return at;
+  }
+
   const SectionProblem& problem_;
+  std::optional<Neighbours> neighbours_;
+  std::vector<std::pair<int64_t, int64_t>> taken_;
   std::vector<int64_t> begin_, end_;
   std::vector<int32_t> first_, past_;
 };
