@@ -3,8 +3,7 @@
 // several are tried: large first, large area (size x lifetime) first, long
 // lives first, and order of time (offsets_online.cc).
 //
-// Which buffers live together is found from an array sorted by begin: the
-// buffers after i that begin before i ends. Buffers that live from the first
+// Buffers that live from the first
 // step to the last live together with everything, so they lie at the bottom of
 // the arena and never enter a pair.
 #include <algorithm>
@@ -32,55 +31,6 @@ namespace {
 // Above this many pairs only the method by time runs: it needs no pairs. The
 // lists take 8 bytes a pair.
 constexpr int64_t kMaxPairs = 4'000'000;
-
-// Who lives together with whom: two arrays instead of a list per buffer.
-struct Neighbours {
-  std::vector<int64_t> first;  // of buffer i: list[first[i] .. first[i + 1])
-  std::vector<int32_t> list;
-};
-
-// nullopt: more than kMaxPairs pairs.
-std::optional<Neighbours> FindNeighbours(absl::Span<const Buffer> buffers) {
-  const size_t n = buffers.size();
-  std::vector<int32_t> by_begin(n);
-  std::iota(by_begin.begin(), by_begin.end(), 0);
-  std::sort(by_begin.begin(), by_begin.end(), [&](int32_t a, int32_t b) {
-    return std::make_pair(buffers[a].begin, a) <
-           std::make_pair(buffers[b].begin, b);
-  });
-  // Those at positions (k, past[k]) live together with the one at k.
-  std::vector<int64_t> past(n);
-  int64_t pairs = 0;
-  for (size_t k = 0; k < n; ++k) {
-    auto it = std::partition_point(
-        by_begin.begin(), by_begin.end(), [&](int32_t other) {
-          return buffers[other].begin < buffers[by_begin[k]].end;
-        });
-    past[k] = it - by_begin.begin();
-    pairs += past[k] - static_cast<int64_t>(k) - 1;
-  }
-  if (pairs > kMaxPairs) return std::nullopt;
-
-  Neighbours result;
-  result.first.assign(n + 1, 0);
-  for (size_t k = 0; k < n; ++k) {
-    result.first[by_begin[k] + 1] += past[k] - static_cast<int64_t>(k) - 1;
-    for (int64_t j = static_cast<int64_t>(k) + 1; j < past[k]; ++j) {
-      ++result.first[by_begin[j] + 1];
-    }
-  }
-  std::partial_sum(result.first.begin(), result.first.end(),
-                   result.first.begin());
-  result.list.resize(2 * pairs);
-  std::vector<int64_t> next(result.first.begin(), result.first.end() - 1);
-  for (size_t k = 0; k < n; ++k) {
-    for (int64_t j = static_cast<int64_t>(k) + 1; j < past[k]; ++j) {
-      result.list[next[by_begin[k]]++] = by_begin[j];
-      result.list[next[by_begin[j]]++] = by_begin[k];
-    }
-  }
-  return result;
-}
 
 std::vector<int64_t> PlaceInOrder(absl::Span<const Buffer> buffers,
                                   const Neighbours& neighbours,
@@ -122,7 +72,7 @@ absl::StatusOr<std::vector<int64_t>> PackBest(
   int64_t best_top = Top(buffers, best);
   ASSIGN_OR_RETURN(const int64_t bound, LowerBound(buffers));
   if (best_top == bound) return best;
-  std::optional<Neighbours> neighbours = FindNeighbours(buffers);
+  std::optional<Neighbours> neighbours = FindNeighbours(buffers, kMaxPairs);
   if (!neighbours) return best;
 
   using Key = std::tuple<absl::int128, int64_t, int64_t>;
