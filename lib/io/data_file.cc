@@ -142,6 +142,7 @@ absl::Status DataFile::Allocate(ir::Weight weight, int64_t* offset_bytes) {
 
 std::vector<std::string> DataFile::SourcePaths() const {
   std::vector<std::string> paths;
+  paths.reserve(sources_.size());
   for (const auto& [path, fd] : sources_) paths.push_back(path);
   return paths;
 }
@@ -182,8 +183,8 @@ absl::Status WriteView(const LoadedModel& source, absl::string_view bytes,
   constexpr size_t kLong = size_t{1} << 16;
   if (source.file() != nullptr && bytes.size() >= kLong) {
     const absl::string_view file = source.file()->bytes();
-    // std::less orders pointers of different arrays too.
-    const std::less_equal<const char*> ordered;
+    // Orders pointers of different arrays too.
+    const std::less_equal<> ordered;
     if (ordered(file.data(), bytes.data()) &&
         ordered(bytes.data() + bytes.size(), file.data() + file.size())) {
       return out->CopyFrom(source.file()->fd(), bytes.data() - file.data(),

@@ -561,14 +561,15 @@ class Importer {
 absl::StatusOr<ir::Graph> Import(std::shared_ptr<const LoadedModel> model,
                                  const ImportOptions& options) {
   ImportState state;
-  state.graph.payload_owner = model;
-  if (model->file() != nullptr) {
+  const LoadedModel& source = *model;
+  state.graph.payload_owner = std::move(model);
+  if (source.file() != nullptr) {
     // The owner above keeps the file mapped.
-    state.graph.drop_resident = [file = model->file()] {
+    state.graph.drop_resident = [file = source.file()] {
       file->DropResident();
     };
   }
-  RETURN_IF_ERROR(Importer(*model, &state).Run());
+  RETURN_IF_ERROR(Importer(source, &state).Run());
   RETURN_IF_ERROR(InferTypes(options, &state));
   if (state.warnings_left_out > 0) {
     state.graph.warnings.push_back(
