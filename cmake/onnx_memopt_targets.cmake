@@ -8,9 +8,7 @@ add_library(onnx_memopt_options INTERFACE)
 target_compile_options(onnx_memopt_options INTERFACE
   -Wall -Wextra -Wconversion -Wshadow -Wno-sign-conversion
   # A designated initializer leaves out what keeps its default.
-  -Wno-missing-field-initializers
-  # GCC 12 sees overlaps that are none in std::string (its bug 105651).
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+  -Wno-missing-field-initializers)
 if(ONNX_MEMOPT_WERROR)
   target_compile_options(onnx_memopt_options INTERFACE -Werror)
 endif()

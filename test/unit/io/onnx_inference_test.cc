@@ -126,6 +126,7 @@ class RandomRequest {
             onnx::AttributeProto* out) {
     out->set_name(name);
     out->set_type(type);
+    static const std::string kTexts[] = {"SAME_UPPER", "\xff,->"};
     const int count = Number(0, 4);
     switch (type) {
       case onnx::AttributeProto::INT:
@@ -135,7 +136,7 @@ class RandomRequest {
         out->set_f(static_cast<float>(Number(-3, 3)));
         break;
       case onnx::AttributeProto::STRING:
-        out->set_s(Number(0, 1) == 0 ? "SAME_UPPER" : "\xff,->");
+        out->set_s(kTexts[Number(0, 1)]);
         break;
       case onnx::AttributeProto::INTS:
         for (int i = 0; i < count; ++i) out->add_ints(RandomInteger());
