@@ -1,6 +1,6 @@
 #include "onnx_memopt/io/save.h"
 
-#include <limits.h>
+#include <climits>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -75,7 +75,7 @@ std::string Walker::Path(const Token& token) const {
   std::string last = token.field != nullptr ? std::string(token.field->name)
                      : token.number != 0    ? absl::StrCat("#", token.number)
                                             : "";
-  if (!last.empty()) names.push_back(last);
+  if (!last.empty()) names.emplace_back(last);
   if (names.empty()) return "model";
   constexpr size_t kShown = 6;
   if (names.size() > kShown) {
