@@ -1,10 +1,10 @@
 #include "onnx_memopt/io/save.h"
 
-#include <climits>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <memory>
 #include <optional>
