@@ -43,7 +43,6 @@ AnnealResult Anneal(const ScaledModel& scaled, absl::Span<const int32_t> start,
   int64_t over = 0;
   for (int64_t moves = 0; moves < options.max_moves; ++moves) {
     if (moves % kMovesPerCheck == 0) {
-      if (options.stop && options.stop()) break;
       double share = static_cast<double>(moves) /
                      static_cast<double>(options.max_moves);
       if (options.time_share) share = std::max(share, options.time_share());
@@ -79,8 +78,9 @@ AnnealResult Anneal(const ScaledModel& scaled, absl::Span<const int32_t> start,
     best.cost = state.cost();
     best.overflow = state.overflow();
     if (options.on_better && best.overflow <= 0) {
-      options.on_better(best.sequence, best.cost);
+      options.on_better(best.sequence);
     }
+    if (best.overflow <= 0 && best.cost <= options.lower_bound) break;
   }
   return best;
 }

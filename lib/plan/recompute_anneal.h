@@ -19,13 +19,13 @@ struct AnnealOptions {
   // Temperatures, in units of the mean cost of a node.
   double hot = 1.0;
   double cold = 0.01;
-  // Asked now and then; true ends the search.
-  std::function<bool()> stop = {};
-  // Seconds of the search that have passed, as a share of what it has; empty:
-  // the moves alone say when it ends.
+  // Asked now and then: the seconds that have passed, as a share of those that
+  // there are; 1 ends the search. Empty: the moves alone say when it ends.
   std::function<double()> time_share = {};
   // Called with each better plan that is within the budget.
-  std::function<void(absl::Span<const int32_t>, double)> on_better = {};
+  std::function<void(absl::Span<const int32_t>)> on_better = {};
+  // A plan of this cost, in scaled units, cannot be bettered: the search ends.
+  double lower_bound = -1;
 };
 
 struct AnnealResult {

@@ -42,6 +42,7 @@ ScaledModel ScaledModel::Create(const RecomputeModel& model, int64_t budget) {
     scaled.cost.push_back(
         std::round(static_cast<double>(model.cost[v]) / by_cost));
   }
+  scaled.exact_cost = by_cost <= 1;
   scaled.budget = std::floor(static_cast<double>(budget) / by_memory);
   return scaled;
 }

@@ -29,6 +29,7 @@ struct ScaledModel {
   std::vector<double> memory;
   std::vector<double> cost;
   double budget = 0;
+  bool exact_cost = true;  // costs are those of the problem
 
   static ScaledModel Create(const RecomputeModel& model, int64_t budget);
 };

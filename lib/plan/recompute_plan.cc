@@ -1,0 +1,327 @@
+// The whole planner: proofs first, then plans from the cheapest method to the
+// dearest.
+//
+//   working set > budget          -> infeasible
+//   an order that fits            -> optimal, nothing runs twice
+//   few nodes                     -> exact search
+//   evictions along some orders   -> seeds
+//   annealing from the seeds      -> rounds on all threads, each from the best
+//                                    plan of the round before
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "onnx_memopt/plan/recompute.h"
+#include "onnx_memopt/plan/schedule.h"
+#include "onnx_memopt/support/status_macros.h"
+#include "plan/recompute_anneal.h"
+#include "plan/recompute_model.h"
+#include "plan/recompute_search.h"
+#include "plan/recompute_state.h"
+
+namespace onnx_memopt::plan {
+namespace {
+
+// Share of the work of each round of annealing.
+constexpr double kRounds[] = {0.04, 0.16, 0.8};
+// Above this many nodes a hot start would only destroy the seed: there are too
+// few moves for each node to build it again.
+constexpr int32_t kManyNodes = 3'000;
+constexpr int32_t kMaxExactNodes = 31;
+
+class Clock {
+ public:
+  explicit Clock(double limit_seconds) : limit_(limit_seconds) {}
+  double Seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                         start_)
+        .count();
+  }
+  bool limited() const { return limit_ > 0; }
+  double limit() const { return limit_; }
+  // Whether this share of the time is over.
+  bool Over(double share = 1) const {
+    return limited() && Seconds() >= share * limit_;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ =
+      std::chrono::steady_clock::now();
+  double limit_;
+};
+
+struct Candidate {
+  std::vector<int32_t> sequence;
+  std::string method;
+  RecomputeReplay replay;
+};
+
+// Within the budget before over it, then the least cost, then the least peak.
+bool Better(const Candidate& a, const Candidate& b, int64_t budget) {
+  const int64_t excess_a = std::max<int64_t>(0, a.replay.peak - budget);
+  const int64_t excess_b = std::max<int64_t>(0, b.replay.peak - budget);
+  if (excess_a != excess_b) return excess_a < excess_b;
+  if (a.replay.cost != b.replay.cost) return a.replay.cost < b.replay.cost;
+  return a.replay.peak < b.replay.peak;
+}
+
+ScheduleProblem AsSchedule(const RecomputeModel& model) {
+  ScheduleProblem problem;
+  problem.nodes.resize(model.n);
+  for (int32_t v = 0; v < model.n; ++v) {
+    problem.buffers.push_back({.size_bytes = model.memory[v],
+                               .producer = v,
+                               .readers = model.users[v]});
+  }
+  return problem;
+}
+
+class Planner {
+ public:
+  Planner(const RecomputeProblem& problem, const RecomputeModel& model,
+          const RecomputeOptions& options)
+      : problem_(problem),
+        model_(model),
+        options_(options),
+        clock_(options.time_limit_seconds) {}
+
+  absl::StatusOr<RecomputeResult> Run() {
+    result_.lower_bound = model_.base_cost;
+    result_.working_set = FindWorkingSet(model_);
+    if (result_.working_set.memory > options_.budget || options_.budget < 0) {
+      return Infeasible();
+    }
+    RETURN_IF_ERROR(TryOrders());
+    if (Done()) return Finish();
+    if (model_.n <= std::min(options_.exact_nodes, kMaxExactNodes)) {
+      const ExactRecompute exact =
+          SolveExactly(model_, options_.budget, options_.exact_states,
+                       [this] { return clock_.Over(0.5); });
+      if (exact.complete && exact.sequence.empty()) return Infeasible();
+      if (exact.complete) {
+        RETURN_IF_ERROR(Offer(exact.sequence, "exact"));
+        result_.lower_bound = best_.replay.cost;
+        return Finish();
+      }
+    }
+    result_.lower_bound =
+        FindCostBound(model_, options_.budget,
+                      [this] { return clock_.Over(0.15); });
+    RETURN_IF_ERROR(TryEvictions());
+    Report();
+    RETURN_IF_ERROR(TryAnnealing());
+    return Finish();
+  }
+
+ private:
+  bool Found() const {
+    return !best_.sequence.empty() && best_.replay.peak <= options_.budget;
+  }
+  bool Done() const {
+    return Found() && best_.replay.cost <= result_.lower_bound;
+  }
+
+  RecomputeResult Infeasible() {
+    result_.outcome = RecomputeOutcome::kInfeasible;
+    result_.seconds = clock_.Seconds();
+    return result_;
+  }
+
+  RecomputeResult Finish() {
+    result_.outcome = Found() || model_.n == 0 ? RecomputeOutcome::kPlan
+                                               : RecomputeOutcome::kNotFound;
+    result_.sequence = best_.sequence;
+    result_.cost = best_.replay.cost;
+    result_.peak = best_.replay.peak;
+    result_.method = best_.method;
+    result_.optimal = result_.outcome == RecomputeOutcome::kPlan &&
+                      best_.replay.cost <= result_.lower_bound;
+    result_.seconds = clock_.Seconds();
+    return result_;
+  }
+
+  void Report() {
+    if (!options_.on_progress) return;
+    options_.on_progress({.found = Found(),
+                          .cost = best_.replay.cost,
+                          .lower_bound = result_.lower_bound,
+                          .seconds = clock_.Seconds()});
+  }
+
+  // Takes the sequence if it is the best so far. What the planner itself makes
+  // is valid; only its cost may be beyond 2^63, and then it is of no use.
+  absl::Status Offer(std::vector<int32_t> sequence, const std::string& method) {
+    const absl::StatusOr<RecomputeReplay> replay =
+        ReplayRecompute(problem_, sequence);
+    if (!replay.ok()) return absl::OkStatus();
+    Candidate candidate = {std::move(sequence), method, *replay};
+    seeds_.push_back(candidate);
+    if (best_.sequence.empty() || Better(candidate, best_, options_.budget)) {
+      best_ = std::move(candidate);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TryOrders() {
+    orders_.push_back(model_.order);
+    RETURN_IF_ERROR(Offer(model_.order, "order"));
+    if (!options_.initial_sequence.empty()) {
+      RETURN_IF_ERROR(
+          ReplayRecompute(problem_, options_.initial_sequence).status());
+      RETURN_IF_ERROR(Offer(options_.initial_sequence, "input"));
+    }
+    if (Done() || clock_.Over(0.05)) return absl::OkStatus();
+    ASSIGN_OR_RETURN(
+        ScheduleResult schedule,
+        MinimizePeak(AsSchedule(model_), {.initial_order = model_.order,
+                                          .max_states = 20'000}));
+    if (schedule.order == model_.order) return absl::OkStatus();
+    RETURN_IF_ERROR(Offer(schedule.order, "order"));
+    orders_.push_back(std::move(schedule.order));
+    return absl::OkStatus();
+  }
+
+  absl::Status TryEvictions() {
+    const int64_t max_runs = int64_t{model_.n} * 8 + 1000;
+    for (const std::vector<int32_t>& order : orders_) {
+      for (const double distance : {1.0, 0.0, 2.0}) {
+        for (const int32_t neighbours : {16, 1}) {
+          if (clock_.Over(0.3)) return absl::OkStatus();
+          const EvictionRule rule = {.distance_power = distance,
+                                     .neighbours = neighbours};
+          RETURN_IF_ERROR(Offer(EvictGreedily(model_, order, options_.budget,
+                                              rule, max_runs),
+                                "greedy"));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  int64_t TotalMoves() const {
+    if (options_.max_moves > 0) return options_.max_moves;
+    if (clock_.limited()) return int64_t{1} << 50;
+    return std::clamp<int64_t>(3'000'000'000 / std::max(1, model_.n), 200'000,
+                               6'000'000);
+  }
+
+  absl::Status TryAnnealing() {
+    const ScaledModel scaled = ScaledModel::Create(model_, options_.budget);
+    const int threads = std::max(1, options_.threads);
+    std::stable_sort(seeds_.begin(), seeds_.end(),
+                     [this](const Candidate& a, const Candidate& b) {
+                       return Better(a, b, options_.budget);
+                     });
+    double started = clock_.Seconds();
+    double share_left = 1;
+    for (size_t round = 0; round < std::size(kRounds); ++round) {
+      if (Done() || clock_.Over()) break;
+      std::vector<AnnealResult> results(threads);
+      const double seconds =
+          (clock_.limit() - started) * kRounds[round] / share_left;
+      const auto work = [&](int thread) {
+        AnnealOptions anneal = {
+            .max_moves = static_cast<int64_t>(
+                static_cast<double>(TotalMoves()) * kRounds[round]),
+            .seed = options_.seed * 1'000'003 + round * 1'009 + thread,
+            .hot = model_.n > kManyNodes ? 0.1 : 1,
+            .lower_bound = LowerBoundFor(scaled)};
+        if (clock_.limited()) {
+          anneal.time_share = [&, this] {
+            return (clock_.Seconds() - started) / seconds;
+          };
+        }
+        anneal.on_better = [&, this](absl::Span<const int32_t> sequence) {
+          OfferFromThread(sequence);
+        };
+        const Candidate& start =
+            round == 0 ? seeds_[thread % seeds_.size()] : best_;
+        results[thread] = Anneal(scaled, start.sequence, anneal);
+      };
+      std::vector<std::thread> pool;
+      for (int t = 1; t < threads; ++t) pool.emplace_back(work, t);
+      work(0);
+      for (std::thread& t : pool) t.join();
+      for (AnnealResult& r : results) {
+        RETURN_IF_ERROR(Offer(std::move(r.sequence), "anneal"));
+      }
+      Report();
+      share_left -= kRounds[round];
+      started = clock_.Seconds();
+    }
+    return absl::OkStatus();
+  }
+
+  // Annealing may end there. Scaled costs are rounded: then there is none.
+  double LowerBoundFor(const ScaledModel& scaled) const {
+    return scaled.exact_cost ? static_cast<double>(result_.lower_bound) : -1;
+  }
+
+  // For the progress only: the result must not depend on who comes first.
+  void OfferFromThread(absl::Span<const int32_t> sequence) {
+    if (!options_.on_progress) return;
+    const std::lock_guard<std::mutex> lock(progress_mutex_);
+    const absl::StatusOr<RecomputeReplay> replay =
+        ReplayRecompute(problem_, sequence);
+    if (!replay.ok() || replay->peak > options_.budget) return;
+    if (Found() && replay->cost >= best_.replay.cost) return;
+    if (shown_cost_ >= 0 && replay->cost >= shown_cost_) return;
+    shown_cost_ = replay->cost;
+    options_.on_progress({.found = true,
+                          .cost = replay->cost,
+                          .lower_bound = result_.lower_bound,
+                          .seconds = clock_.Seconds()});
+  }
+
+  const RecomputeProblem& problem_;
+  const RecomputeModel& model_;
+  const RecomputeOptions& options_;
+  Clock clock_;
+  RecomputeResult result_;
+  Candidate best_;
+  std::vector<Candidate> seeds_;
+  std::vector<std::vector<int32_t>> orders_;
+  std::mutex progress_mutex_;
+  int64_t shown_cost_ = -1;
+};
+
+}  // namespace
+
+absl::StatusOr<RecomputeResult> PlanRecompute(const RecomputeProblem& problem,
+                                              const RecomputeOptions& options) {
+  ASSIGN_OR_RETURN(const RecomputeModel model,
+                   RecomputeModel::Create(problem));
+  return Planner(problem, model, options).Run();
+}
+
+absl::StatusOr<std::vector<RecomputeResult>> SweepRecompute(
+    const RecomputeProblem& problem, absl::Span<const int64_t> budgets,
+    const RecomputeOptions& options) {
+  std::vector<size_t> ascending(budgets.size());
+  for (size_t i = 0; i < ascending.size(); ++i) ascending[i] = i;
+  std::stable_sort(
+      ascending.begin(), ascending.end(),
+      [&](size_t a, size_t b) { return budgets[a] < budgets[b]; });
+  std::vector<RecomputeResult> results(budgets.size());
+  RecomputeOptions own = options;
+  for (size_t i : ascending) {
+    own.budget = budgets[i];
+    ASSIGN_OR_RETURN(results[i], PlanRecompute(problem, own));
+    if (results[i].outcome == RecomputeOutcome::kPlan) {
+      own.initial_sequence = results[i].sequence;
+    }
+  }
+  return results;
+}
+
+}  // namespace onnx_memopt::plan

@@ -1,0 +1,49 @@
+// The parts of the planner that PlanRecompute puts together.
+#ifndef ONNX_MEMOPT_LIB_PLAN_RECOMPUTE_SEARCH_H_
+#define ONNX_MEMOPT_LIB_PLAN_RECOMPUTE_SEARCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "onnx_memopt/plan/recompute.h"
+#include "plan/recompute_model.h"
+
+namespace onnx_memopt::plan {
+
+// See LargestWorkingSet and RecomputeCostBound. `stop` is asked now and then,
+// and may be empty.
+WorkingSet FindWorkingSet(const RecomputeModel& model);
+int64_t FindCostBound(const RecomputeModel& model, int64_t budget,
+                      const std::function<bool()>& stop);
+
+struct ExactRecompute {
+  bool complete = false;          // within the states: what follows is proved
+  std::vector<int32_t> sequence;  // empty: no plan exists
+};
+
+// Dijkstra's algorithm over (what has run, what is live); at most 31 nodes.
+ExactRecompute SolveExactly(const RecomputeModel& model, int64_t budget,
+                            int64_t max_states,
+                            const std::function<bool()>& stop);
+
+// How a value's worth is weighed when something has to go.
+struct EvictionRule {
+  double distance_power = 1;  // of the time until it is read next
+  double memory_power = 1;
+  // Count what has to be made again along with it, up to so many nodes.
+  int32_t neighbours = 16;
+};
+
+// Runs the nodes in `order`, lets go of the value with the least worth when
+// memory is short, and makes it again when it is read. Over the budget where
+// nothing can go, or where it would run more than `max_runs`.
+std::vector<int32_t> EvictGreedily(const RecomputeModel& model,
+                                   absl::Span<const int32_t> order,
+                                   int64_t budget, const EvictionRule& rule,
+                                   int64_t max_runs);
+
+}  // namespace onnx_memopt::plan
+
+#endif  // ONNX_MEMOPT_LIB_PLAN_RECOMPUTE_SEARCH_H_
