@@ -118,6 +118,8 @@ class Moment {
     }
   }
 
+  // Of the last solution that fits the budget.
+  const std::vector<bool>& again() const { return chosen_again_; }
   size_t num_ancestors() const { return ancestors_.size(); }
   // How much more would be live than fits, were nothing made again.
   double Excess() const {
@@ -141,6 +143,7 @@ class Moment {
     for (int i = 0; i < 200; ++i, high *= 4) {
       Evaluate(high, high_value, high_slope);
       best = std::max(best, high_value);
+      if (high_slope <= 0) NoteAgain();
       if (high_slope <= 0 || (stop && stop())) break;
       low_value = high_value - high_slope * high;
       low_slope = high_slope;
@@ -161,6 +164,7 @@ class Moment {
         low_value = value - slope * price;
         low_slope = slope;
       } else {
+        NoteAgain();
         high_at_zero = value - slope * price;
         high_slope = slope;
       }
@@ -172,6 +176,14 @@ class Moment {
   // What keeping the value takes beyond what is live anyway.
   double Memory(int32_t node) const {
     return held_[node] ? 0 : static_cast<double>(model_.memory[node]);
+  }
+
+  void NoteAgain() {
+    chosen_again_.assign(model_.n, false);
+    for (int32_t u : ancestors_) {
+      // A value that is neither live nor made again has no reader left.
+      chosen_again_[u] = closure_.chosen(again_[u]);
+    }
   }
 
   // Choices: a value is there (live or made again), and it is made again.
@@ -213,6 +225,7 @@ class Moment {
   ClosureProblem closure_;
   std::vector<int32_t> live_;
   std::vector<int32_t> again_;
+  std::vector<bool> chosen_again_;
 };
 
 }  // namespace
@@ -237,8 +250,8 @@ WorkingSet FindWorkingSet(const RecomputeModel& model) {
   return best;
 }
 
-int64_t FindCostBound(const RecomputeModel& model, int64_t budget,
-                      const std::function<bool()>& stop) {
+CostBound FindCostBound(const RecomputeModel& model, int64_t budget,
+                        const std::function<bool()>& stop) {
   // Moments by how much has to go: those first, as many as the work allows.
   std::vector<std::pair<double, int32_t>> moments;
   const int64_t reach_work = std::max<int64_t>(
@@ -253,18 +266,25 @@ int64_t FindCostBound(const RecomputeModel& model, int64_t budget,
   }
   std::sort(moments.begin(), moments.end());
   double bound = 0;
+  std::vector<bool> again;
   int64_t work = 0;
   for (const auto& [excess, v] : moments) {
     Moment moment(model, v, budget);
     work += static_cast<int64_t>(moment.num_ancestors());
-    bound = std::max(bound, moment.Bound(stop));
+    const double own = moment.Bound(stop);
+    if (own > bound) {
+      bound = own;
+      again = moment.again();
+    }
     if (work > kMaxFlowWork / kMaxPrices || (stop && stop())) break;
   }
   const double base = static_cast<double>(model.base_cost);
   bound = std::ceil(bound - kRounding * (base + bound));
-  if (!(bound > 0)) return model.base_cost;
-  if (bound >= 0x1p62) return std::numeric_limits<int64_t>::max();
-  return SaturatingAdd(model.base_cost, static_cast<int64_t>(bound));
+  if (!(bound > 0)) return {.cost = model.base_cost};
+  const int64_t more = bound >= 0x1p62 ? std::numeric_limits<int64_t>::max()
+                                       : static_cast<int64_t>(bound);
+  return {.cost = SaturatingAdd(model.base_cost, more),
+          .again = std::move(again)};
 }
 
 absl::StatusOr<WorkingSet> LargestWorkingSet(const RecomputeProblem& problem) {
@@ -277,7 +297,7 @@ absl::StatusOr<int64_t> RecomputeCostBound(const RecomputeProblem& problem,
                                            int64_t budget) {
   ASSIGN_OR_RETURN(const RecomputeModel model,
                    RecomputeModel::Create(problem));
-  return FindCostBound(model, budget, {});
+  return FindCostBound(model, budget, {}).cost;
 }
 
 }  // namespace onnx_memopt::plan

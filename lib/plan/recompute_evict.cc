@@ -15,6 +15,10 @@
 namespace onnx_memopt::plan {
 namespace {
 
+// A value that is not read any more by the order itself, but may be by what is
+// made again, counts as read this many times the whole order later.
+constexpr int32_t kNever = 4;
+
 class Eviction {
  public:
   Eviction(const RecomputeModel& model, absl::Span<const int32_t> order,
@@ -44,7 +48,7 @@ class Eviction {
   std::vector<int32_t> Run() {
     for (now_ = 0; now_ < static_cast<int32_t>(order_.size()); ++now_) {
       const int32_t v = order_[now_];
-      Make(v);
+      if (!Make(v)) return {};
       for (int32_t u : model_.inputs[v]) DropIfDone(u, now_ + 1);
       DropIfDone(v, now_ + 1);
     }
@@ -59,7 +63,7 @@ class Eviction {
 
   bool IsLive(int32_t v) const { return live_at_[v] >= 0; }
 
-  // The step of `order` that reads the value next; the end if none.
+  // The step of `order` that reads the value next; far off if none.
   int32_t NextUse(int32_t v, int32_t from) {
     int32_t& i = next_use_[v];
     while (i < static_cast<int32_t>(uses_[v].size()) && uses_[v][i] < from) {
@@ -67,12 +71,12 @@ class Eviction {
     }
     return i < static_cast<int32_t>(uses_[v].size())
                ? uses_[v][i]
-               : static_cast<int32_t>(order_.size());
+               : kNever * static_cast<int32_t>(order_.size());
   }
 
   void DropIfDone(int32_t v, int32_t from) {
     if (IsLive(v) && locks_[v] == 0 &&
-        NextUse(v, from) == static_cast<int32_t>(order_.size())) {
+        NextUse(v, from) >= static_cast<int32_t>(order_.size())) {
       Drop(v);
     }
   }
@@ -87,8 +91,9 @@ class Eviction {
   }
 
   // Runs the node, after the inputs that are not live, and theirs. Inputs that
-  // are there are locked until the node that reads them has run.
-  void Make(int32_t node) {
+  // are there are locked until the node that reads them has run. False if that
+  // takes too many runs.
+  bool Make(int32_t node) {
     std::vector<Frame> stack = {{node, 0}};
     while (!stack.empty()) {
       Frame& frame = stack.back();
@@ -110,25 +115,27 @@ class Eviction {
       live_at_[v] = static_cast<int32_t>(live_.size());
       live_.push_back(v);
       live_memory_ += model_.memory[v];
-      for (int32_t u : inputs) {
-        --locks_[u];
-        DropIfDone(u, now_);
-      }
+      if (static_cast<int64_t>(sequence_.size()) > max_runs_) return false;
+      for (int32_t u : inputs) --locks_[u];
     }
+    return true;
   }
 
   void MakeRoom(int64_t memory) {
-    if (static_cast<int64_t>(sequence_.size()) > max_runs_) return;
     while (live_memory_ > budget_ - memory) {
       int32_t worst = -1;
       double least = 0;
+      bool worst_first = false;
       for (int32_t v : live_) {
         if (locks_[v] > 0 || model_.memory[v] == 0) continue;
+        const bool first = !rule_.goes_first.empty() && rule_.goes_first[v];
+        if (worst_first && !first) continue;
         const double worth = Worth(v);
-        if (worst >= 0 && (worth > least || (worth == least && v > worst))) {
+        if (first == worst_first && worst >= 0 && (worth > least || (worth == least && v > worst))) {
           continue;
         }
         worst = v;
+        worst_first = first;
         least = worth;
       }
       if (worst < 0) return;

@@ -114,9 +114,10 @@ class Planner {
         return Finish();
       }
     }
-    result_.lower_bound =
-        FindCostBound(model_, options_.budget,
-                      [this] { return clock_.Over(0.15); });
+    CostBound bound = FindCostBound(model_, options_.budget,
+                                    [this] { return clock_.Over(0.15); });
+    result_.lower_bound = bound.cost;
+    again_ = std::move(bound.again);
     RETURN_IF_ERROR(TryEvictions());
     Report();
     RETURN_IF_ERROR(TryAnnealing());
@@ -196,12 +197,17 @@ class Planner {
     for (const std::vector<int32_t>& order : orders_) {
       for (const double distance : {1.0, 0.0, 2.0}) {
         for (const int32_t neighbours : {16, 1}) {
-          if (clock_.Over(0.3)) return absl::OkStatus();
-          const EvictionRule rule = {.distance_power = distance,
-                                     .neighbours = neighbours};
-          RETURN_IF_ERROR(Offer(EvictGreedily(model_, order, options_.budget,
-                                              rule, max_runs),
-                                "greedy"));
+          for (const bool first : {true, false}) {
+            if (first && again_.empty()) continue;
+            if (clock_.Over(0.3)) return absl::OkStatus();
+            const EvictionRule rule = {
+                .distance_power = distance,
+                .neighbours = neighbours,
+                .goes_first = first ? again_ : std::vector<bool>()};
+            RETURN_IF_ERROR(Offer(EvictGreedily(model_, order, options_.budget,
+                                                rule, max_runs),
+                                  "greedy"));
+          }
         }
       }
     }
@@ -291,6 +297,7 @@ class Planner {
   Candidate best_;
   std::vector<Candidate> seeds_;
   std::vector<std::vector<int32_t>> orders_;
+  std::vector<bool> again_;  // see CostBound
   std::mutex progress_mutex_;
   int64_t shown_cost_ = -1;
 };

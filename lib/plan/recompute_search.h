@@ -15,8 +15,14 @@ namespace onnx_memopt::plan {
 // See LargestWorkingSet and RecomputeCostBound. `stop` is asked now and then,
 // and may be empty.
 WorkingSet FindWorkingSet(const RecomputeModel& model);
-int64_t FindCostBound(const RecomputeModel& model, int64_t budget,
-                      const std::function<bool()>& stop);
+struct CostBound {
+  int64_t cost = 0;
+  // By node: values that the relaxed plan behind the bound makes again, where
+  // it fits the budget; empty if the bound is the plain sum of costs.
+  std::vector<bool> again;
+};
+CostBound FindCostBound(const RecomputeModel& model, int64_t budget,
+                        const std::function<bool()>& stop);
 
 struct ExactRecompute {
   bool complete = false;          // within the states: what follows is proved
@@ -34,11 +40,13 @@ struct EvictionRule {
   double memory_power = 1;
   // Count what has to be made again along with it, up to so many nodes.
   int32_t neighbours = 16;
+  // By node: values that go before all others. Empty: none do.
+  std::vector<bool> goes_first = {};
 };
 
 // Runs the nodes in `order`, lets go of the value with the least worth when
 // memory is short, and makes it again when it is read. Over the budget where
-// nothing can go, or where it would run more than `max_runs`.
+// nothing can go; empty if it would take more than `max_runs` runs.
 std::vector<int32_t> EvictGreedily(const RecomputeModel& model,
                                    absl::Span<const int32_t> order,
                                    int64_t budget, const EvictionRule& rule,
