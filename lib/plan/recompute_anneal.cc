@@ -43,8 +43,8 @@ AnnealResult Anneal(const ScaledModel& scaled, absl::Span<const int32_t> start,
   int64_t over = 0;
   for (int64_t moves = 0; moves < options.max_moves; ++moves) {
     if (moves % kMovesPerCheck == 0) {
-      double share = static_cast<double>(moves) /
-                     static_cast<double>(options.max_moves);
+      double share =
+          static_cast<double>(moves) / static_cast<double>(options.max_moves);
       if (options.time_share) share = std::max(share, options.time_share());
       if (share >= 1) break;
       temperature =
@@ -63,9 +63,9 @@ AnnealResult Anneal(const ScaledModel& scaled, absl::Span<const int32_t> start,
     if (changed) state.RemoveUseless(0);
     const double after = state.cost() + price * state.overflow();
     const bool better =
-        changed && (state.overflow() < best.overflow ||
-                    (state.overflow() == best.overflow &&
-                     state.cost() < best.cost));
+        changed &&
+        (state.overflow() < best.overflow ||
+         (state.overflow() == best.overflow && state.cost() < best.cost));
     if (!changed ||
         (!better && after > before &&
          random.Unit() >= std::exp((before - after) / temperature))) {

@@ -110,8 +110,8 @@ class Moment {
       }
     }
     held_.assign(model.n, false);
-    room_ = static_cast<double>(budget) -
-            static_cast<double>(model.memory[node]);
+    room_ =
+        static_cast<double>(budget) - static_cast<double>(model.memory[node]);
     for (int32_t u : model.inputs[node]) {
       held_[u] = true;
       room_ -= static_cast<double>(model.memory[u]);
@@ -254,8 +254,8 @@ CostBound FindCostBound(const RecomputeModel& model, int64_t budget,
                         const std::function<bool()>& stop) {
   // Moments by how much has to go: those first, as many as the work allows.
   std::vector<std::pair<double, int32_t>> moments;
-  const int64_t reach_work = std::max<int64_t>(
-      1, 10'000'000 / std::max<int64_t>(1, int64_t{model.n}));
+  const int64_t reach_work =
+      std::max<int64_t>(1, 10'000'000 / std::max<int64_t>(1, int64_t{model.n}));
   const int32_t step =
       static_cast<int32_t>(std::max<int64_t>(1, model.n / reach_work));
   for (int32_t i = 0; i < model.n; i += step) {
@@ -288,15 +288,13 @@ CostBound FindCostBound(const RecomputeModel& model, int64_t budget,
 }
 
 absl::StatusOr<WorkingSet> LargestWorkingSet(const RecomputeProblem& problem) {
-  ASSIGN_OR_RETURN(const RecomputeModel model,
-                   RecomputeModel::Create(problem));
+  ASSIGN_OR_RETURN(const RecomputeModel model, RecomputeModel::Create(problem));
   return FindWorkingSet(model);
 }
 
 absl::StatusOr<int64_t> RecomputeCostBound(const RecomputeProblem& problem,
                                            int64_t budget) {
-  ASSIGN_OR_RETURN(const RecomputeModel model,
-                   RecomputeModel::Create(problem));
+  ASSIGN_OR_RETURN(const RecomputeModel model, RecomputeModel::Create(problem));
   return FindCostBound(model, budget, {}).cost;
 }
 

@@ -40,8 +40,8 @@ class Eviction {
     }
     weight_.reserve(model.n);
     for (int32_t v = 0; v < model.n; ++v) {
-      weight_.push_back(std::pow(
-          static_cast<double>(model.memory[v]) + 1e-9, rule.memory_power));
+      weight_.push_back(std::pow(static_cast<double>(model.memory[v]) + 1e-9,
+                                 rule.memory_power));
     }
   }
 
@@ -131,7 +131,8 @@ class Eviction {
         const bool first = !rule_.goes_first.empty() && rule_.goes_first[v];
         if (worst_first && !first) continue;
         const double worth = Worth(v);
-        if (first == worst_first && worst >= 0 && (worth > least || (worth == least && v > worst))) {
+        if (first == worst_first && worst >= 0 &&
+            (worth > least || (worth == least && v > worst))) {
           continue;
         }
         worst = v;

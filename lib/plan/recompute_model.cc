@@ -24,8 +24,8 @@ absl::StatusOr<int64_t> Sum(absl::Span<const int64_t> values,
   int64_t sum = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] < 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "node ", i, " has a negative ", what, ": ", values[i]));
+      return absl::InvalidArgumentError(
+          absl::StrCat("node ", i, " has a negative ", what, ": ", values[i]));
     }
     const std::optional<int64_t> next = CheckedAdd(sum, values[i]);
     if (!next) {

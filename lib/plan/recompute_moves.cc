@@ -158,11 +158,11 @@ bool MoveMaker::ShiftRandomRun() {
   if (random_.Below(2) == 0) from = RandomRepeatPosition();
   if (from < 0) from = random_.Below(state_.length());
   // Near places more often than far ones.
-  const double reach = std::pow(static_cast<double>(state_.length()),
-                                random_.Unit());
+  const double reach =
+      std::pow(static_cast<double>(state_.length()), random_.Unit());
   const auto distance = static_cast<int32_t>(reach);
-  return MoveRun(from, random_.Below(2) == 0 ? from - distance
-                                             : from + 1 + distance);
+  return MoveRun(from,
+                 random_.Below(2) == 0 ? from - distance : from + 1 + distance);
 }
 
 bool MoveMaker::SwapRuns() {

@@ -32,8 +32,16 @@
 namespace onnx_memopt::plan {
 namespace {
 
-// Share of the work of each round of annealing.
-constexpr double kRounds[] = {0.04, 0.16, 0.8};
+// A round of annealing: its share of the work, and how hot it starts on the
+// first thread, which refines the best plan, and on the others, which may leave
+// it for good.
+struct Round {
+  double share;
+  double hot_first;
+  double hot_others;
+};
+constexpr Round kRounds[] = {
+    {0.04, 0.05, 1}, {0.06, 0.2, 1}, {0.3, 0.1, 1}, {0.6, 0.3, 1}};
 // Above this many nodes a hot start would only destroy the seed: there are too
 // few moves for each node to build it again.
 constexpr int32_t kManyNodes = 3'000;
@@ -184,8 +192,8 @@ class Planner {
     if (Done() || clock_.Over(0.05)) return absl::OkStatus();
     ASSIGN_OR_RETURN(
         ScheduleResult schedule,
-        MinimizePeak(AsSchedule(model_), {.initial_order = model_.order,
-                                          .max_states = 20'000}));
+        MinimizePeak(AsSchedule(model_),
+                     {.initial_order = model_.order, .max_states = 20'000}));
     if (schedule.order == model_.order) return absl::OkStatus();
     RETURN_IF_ERROR(Offer(schedule.order, "order"));
     orders_.push_back(std::move(schedule.order));
@@ -204,9 +212,9 @@ class Planner {
                 .distance_power = distance,
                 .neighbours = neighbours,
                 .goes_first = first ? again_ : std::vector<bool>()};
-            RETURN_IF_ERROR(Offer(EvictGreedily(model_, order, options_.budget,
-                                                rule, max_runs),
-                                  "greedy"));
+            RETURN_IF_ERROR(Offer(
+                EvictGreedily(model_, order, options_.budget, rule, max_runs),
+                "greedy"));
           }
         }
       }
@@ -234,13 +242,15 @@ class Planner {
       if (Done() || clock_.Over()) break;
       std::vector<AnnealResult> results(threads);
       const double seconds =
-          (clock_.limit() - started) * kRounds[round] / share_left;
+          (clock_.limit() - started) * kRounds[round].share / share_left;
       const auto work = [&](int thread) {
         AnnealOptions anneal = {
             .max_moves = static_cast<int64_t>(
-                static_cast<double>(TotalMoves()) * kRounds[round]),
+                static_cast<double>(TotalMoves()) * kRounds[round].share),
             .seed = options_.seed * 1'000'003 + round * 1'009 + thread,
-            .hot = model_.n > kManyNodes ? 0.1 : 1,
+            .hot = model_.n > kManyNodes ? 0.05
+                   : thread == 0         ? kRounds[round].hot_first
+                                         : kRounds[round].hot_others,
             .lower_bound = LowerBoundFor(scaled)};
         if (clock_.limited()) {
           anneal.time_share = [&, this] {
@@ -262,7 +272,7 @@ class Planner {
         RETURN_IF_ERROR(Offer(std::move(r.sequence), "anneal"));
       }
       Report();
-      share_left -= kRounds[round];
+      share_left -= kRounds[round].share;
       started = clock_.Seconds();
     }
     return absl::OkStatus();
@@ -306,8 +316,7 @@ class Planner {
 
 absl::StatusOr<RecomputeResult> PlanRecompute(const RecomputeProblem& problem,
                                               const RecomputeOptions& options) {
-  ASSIGN_OR_RETURN(const RecomputeModel model,
-                   RecomputeModel::Create(problem));
+  ASSIGN_OR_RETURN(const RecomputeModel model, RecomputeModel::Create(problem));
   return Planner(problem, model, options).Run();
 }
 
@@ -316,9 +325,8 @@ absl::StatusOr<std::vector<RecomputeResult>> SweepRecompute(
     const RecomputeOptions& options) {
   std::vector<size_t> ascending(budgets.size());
   for (size_t i = 0; i < ascending.size(); ++i) ascending[i] = i;
-  std::stable_sort(
-      ascending.begin(), ascending.end(),
-      [&](size_t a, size_t b) { return budgets[a] < budgets[b]; });
+  std::stable_sort(ascending.begin(), ascending.end(),
+                   [&](size_t a, size_t b) { return budgets[a] < budgets[b]; });
   std::vector<RecomputeResult> results(budgets.size());
   RecomputeOptions own = options;
   for (size_t i : ascending) {

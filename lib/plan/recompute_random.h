@@ -19,8 +19,8 @@ class Random {
   }
   // In [0, bound), bound > 0.
   int32_t Below(int32_t bound) {
-    return static_cast<int32_t>(((Next() >> 32) * static_cast<uint64_t>(bound)) >>
-                                32);
+    return static_cast<int32_t>(
+        ((Next() >> 32) * static_cast<uint64_t>(bound)) >> 32);
   }
   // In [0, 1).
   double Unit() { return static_cast<double>(Next() >> 11) * 0x1p-53; }

@@ -34,9 +34,8 @@ absl::StatusOr<RecomputeReplay> ReplayRecompute(
   for (size_t step = 0; step < sequence.size(); ++step) {
     const int32_t node = sequence[step];
     if (node < 0 || static_cast<size_t>(node) >= n) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("step ", step, " runs node ", node, ", but there are ",
-                       n, " nodes"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "step ", step, " runs node ", node, ", but there are ", n, " nodes"));
     }
     for (int32_t input : problem.inputs[node]) {
       if (input < 0 || static_cast<size_t>(input) >= n) {

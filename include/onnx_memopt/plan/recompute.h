@@ -55,8 +55,8 @@ absl::StatusOr<RecomputeReplay> ReplayRecompute(
 // Values that must be live together in every plan, whatever its order.
 struct WorkingSet {
   int64_t memory = 0;
-  int32_t node = -1;    // while this node runs ...
-  int32_t before = -1;  // ... as the last input of this one, or -1
+  int32_t node = -1;            // while this node runs ...
+  int32_t before = -1;          // ... as the last input of this one, or -1
   std::vector<int32_t> values;  // ascending, `node` included
 };
 
