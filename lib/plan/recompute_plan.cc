@@ -32,16 +32,16 @@
 namespace onnx_memopt::plan {
 namespace {
 
-// A round of annealing: its share of the work, and how hot it starts on the
-// first thread, which refines the best plan, and on the others, which may leave
-// it for good.
-struct Round {
-  double share;
-  double hot_first;
-  double hot_others;
-};
-constexpr Round kRounds[] = {
-    {0.04, 0.05, 1}, {0.06, 0.2, 1}, {0.3, 0.1, 1}, {0.6, 0.3, 1}};
+// Rounds of annealing: first short ones from many seeds, because how good a run
+// gets varies more with its start than with its length; then longer ones from
+// the best of them.
+constexpr int kExploreRounds = 10;
+constexpr int kRefineRounds = 5;
+constexpr double kExploreShare = 0.5;
+constexpr size_t kMaxSeeds = 6;
+// How hot the runs start, in turn.
+constexpr double kExploreHot[] = {0.1, 0.3, 0.1, 1};
+constexpr double kRefineHot[] = {0.05, 0.1, 0.03, 0.2};
 // Above this many nodes a hot start would only destroy the seed: there are too
 // few moves for each node to build it again.
 constexpr int32_t kManyNodes = 3'000;
@@ -174,7 +174,7 @@ class Planner {
         ReplayRecompute(problem_, sequence);
     if (!replay.ok()) return absl::OkStatus();
     Candidate candidate = {std::move(sequence), method, *replay};
-    seeds_.push_back(candidate);
+    if (!annealing_) seeds_.push_back(candidate);
     if (best_.sequence.empty() || Better(candidate, best_, options_.budget)) {
       best_ = std::move(candidate);
     }
@@ -231,49 +231,69 @@ class Planner {
 
   absl::Status TryAnnealing() {
     const ScaledModel scaled = ScaledModel::Create(model_, options_.budget);
-    const int threads = std::max(1, options_.threads);
     std::stable_sort(seeds_.begin(), seeds_.end(),
                      [this](const Candidate& a, const Candidate& b) {
                        return Better(a, b, options_.budget);
                      });
-    double started = clock_.Seconds();
+    annealing_ = true;
+    seeds_.erase(std::unique(seeds_.begin(), seeds_.end(),
+                             [](const Candidate& a, const Candidate& b) {
+                               return a.sequence == b.sequence;
+                             }),
+                 seeds_.end());
+    if (seeds_.size() > kMaxSeeds) seeds_.resize(kMaxSeeds);
+    const int rounds =
+        model_.n > kManyNodes ? 1 : kExploreRounds + kRefineRounds;
     double share_left = 1;
-    for (size_t round = 0; round < std::size(kRounds); ++round) {
-      if (Done() || clock_.Over()) break;
-      std::vector<AnnealResult> results(threads);
-      const double seconds =
-          (clock_.limit() - started) * kRounds[round].share / share_left;
-      const auto work = [&](int thread) {
-        AnnealOptions anneal = {
-            .max_moves = static_cast<int64_t>(
-                static_cast<double>(TotalMoves()) * kRounds[round].share),
-            .seed = options_.seed * 1'000'003 + round * 1'009 + thread,
-            .hot = model_.n > kManyNodes ? 0.05
-                   : thread == 0         ? kRounds[round].hot_first
-                                         : kRounds[round].hot_others,
-            .lower_bound = LowerBoundFor(scaled)};
-        if (clock_.limited()) {
-          anneal.time_share = [&, this] {
-            return (clock_.Seconds() - started) / seconds;
-          };
-        }
-        anneal.on_better = [&, this](absl::Span<const int32_t> sequence) {
-          OfferFromThread(sequence);
-        };
-        const Candidate& start =
-            round == 0 ? seeds_[thread % seeds_.size()] : best_;
-        results[thread] = Anneal(scaled, start.sequence, anneal);
-      };
-      std::vector<std::thread> pool;
-      for (int t = 1; t < threads; ++t) pool.emplace_back(work, t);
-      work(0);
-      for (std::thread& t : pool) t.join();
-      for (AnnealResult& r : results) {
-        RETURN_IF_ERROR(Offer(std::move(r.sequence), "anneal"));
-      }
+    for (int round = 0; round < rounds && !Done() && !clock_.Over(); ++round) {
+      const double share = rounds == 1 ? 1
+                           : round < kExploreRounds
+                               ? kExploreShare / kExploreRounds
+                               : (1 - kExploreShare) / kRefineRounds;
+      RETURN_IF_ERROR(AnnealRound(scaled, round, share, share / share_left));
+      share_left -= share;
       Report();
-      share_left -= kRounds[round].share;
-      started = clock_.Seconds();
+    }
+    return absl::OkStatus();
+  }
+
+  // One run on each thread: of `share` of all moves, and in a part of the time
+  // that is left.
+  absl::Status AnnealRound(const ScaledModel& scaled, int round, double share,
+                           double time_part) {
+    const int threads = std::max(1, options_.threads);
+    const double started = clock_.Seconds();
+    const double seconds = (clock_.limit() - started) * time_part;
+    const auto moves =
+        static_cast<int64_t>(static_cast<double>(TotalMoves()) * share);
+    const bool explore = model_.n > kManyNodes || round < kExploreRounds;
+    std::vector<AnnealResult> results(threads);
+    const auto work = [&](int thread) {
+      const int turn = round * threads + thread;
+      AnnealOptions anneal = {
+          .max_moves = moves,
+          .seed = options_.seed * 1'000'003 + static_cast<uint64_t>(turn),
+          .hot = model_.n > kManyNodes ? 0.05
+                 : explore ? kExploreHot[turn % std::size(kExploreHot)]
+                           : kRefineHot[turn % std::size(kRefineHot)],
+          .lower_bound = LowerBoundFor(scaled)};
+      if (clock_.limited()) {
+        anneal.time_share = [&] {
+          return (clock_.Seconds() - started) / seconds;
+        };
+      }
+      anneal.on_better = [&](absl::Span<const int32_t> sequence) {
+        ShowFromThread(sequence);
+      };
+      const Candidate& start = explore ? seeds_[turn % seeds_.size()] : best_;
+      results[thread] = Anneal(scaled, start.sequence, anneal);
+    };
+    std::vector<std::thread> pool;
+    for (int t = 1; t < threads; ++t) pool.emplace_back(work, t);
+    work(0);
+    for (std::thread& t : pool) t.join();
+    for (AnnealResult& r : results) {
+      RETURN_IF_ERROR(Offer(std::move(r.sequence), "anneal"));
     }
     return absl::OkStatus();
   }
@@ -284,7 +304,7 @@ class Planner {
   }
 
   // For the progress only: the result must not depend on who comes first.
-  void OfferFromThread(absl::Span<const int32_t> sequence) {
+  void ShowFromThread(absl::Span<const int32_t> sequence) {
     if (!options_.on_progress) return;
     const std::lock_guard<std::mutex> lock(progress_mutex_);
     const absl::StatusOr<RecomputeReplay> replay =
@@ -308,6 +328,7 @@ class Planner {
   std::vector<Candidate> seeds_;
   std::vector<std::vector<int32_t>> orders_;
   std::vector<bool> again_;  // see CostBound
+  bool annealing_ = false;   // `seeds_` is complete
   std::mutex progress_mutex_;
   int64_t shown_cost_ = -1;
 };

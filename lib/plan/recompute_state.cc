@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -99,14 +100,27 @@ void RecomputeState::NoteRepeated(int32_t node) {
 }
 
 void RecomputeState::AddRange(int32_t begin, int32_t end, double memory) {
+  // Four steps at a time, in the compiler's vectors. Sums are of whole numbers:
+  // their order does not matter.
+  using Lanes __attribute__((vector_size(32))) = double;
   const double budget = scaled_->budget;
-  double change = 0;
+  const Lanes budgets = {budget, budget, budget, budget};
+  Lanes changes = {0, 0, 0, 0};
   double* live = live_.data();
-  for (int32_t p = begin; p < end; ++p) {
+  int32_t p = begin;
+  for (; p + 4 <= end; p += 4) {
+    Lanes before;
+    std::memcpy(&before, live + p, sizeof(before));
+    const Lanes after = before + memory;
+    std::memcpy(live + p, &after, sizeof(after));
+    changes += (after > budgets ? after : budgets) -
+               (before > budgets ? before : budgets);
+  }
+  double change = changes[0] + changes[1] + changes[2] + changes[3];
+  for (; p < end; ++p) {
     const double before = live[p];
-    const double after = before + memory;
-    live[p] = after;
-    change += std::max(after, budget) - std::max(before, budget);
+    live[p] = before + memory;
+    change += std::max(live[p], budget) - std::max(before, budget);
   }
   overflow_ += change;
 }
