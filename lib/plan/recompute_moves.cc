@@ -166,18 +166,26 @@ bool MoveMaker::ShiftRandomRun() {
 }
 
 bool MoveMaker::SwapRuns() {
-  if (!RemoveRandomRun()) return false;
-  const int32_t more = 1 + random_.Below(2);
+  // One for one mostly; several fill the budget more closely.
   bool changed = false;
-  for (int32_t i = 0; i < more; ++i) {
+  for (int32_t i = FewAtRandom(); i > 0; --i) {
     const size_t mark = state_.Mark();
-    if (RemakeForRandomUse()) {
-      changed = true;
-    } else {
-      state_.Undo(mark);
-    }
+    if (!RemoveRandomRun()) continue;
+    changed = true;
+    state_.RemoveUseless(mark);
   }
-  return changed;
+  if (!changed) return false;
+  for (int32_t i = FewAtRandom(); i > 0; --i) {
+    const size_t mark = state_.Mark();
+    if (!RemakeForRandomUse()) state_.Undo(mark);
+  }
+  return true;
+}
+
+// 1 mostly, 2 or 3 now and then.
+int32_t MoveMaker::FewAtRandom() {
+  const int32_t draw = random_.Below(16);
+  return draw < 10 ? 1 : draw < 14 ? 2 : 3;
 }
 
 }  // namespace onnx_memopt::plan

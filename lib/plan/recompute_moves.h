@@ -37,6 +37,7 @@ class MoveMaker {
   bool RemoveRandomRun();
   bool ShiftRandomRun();
   bool SwapRuns();
+  int32_t FewAtRandom();
   int32_t RandomRepeatPosition();
   bool MoveRun(int32_t from, int32_t to);
 

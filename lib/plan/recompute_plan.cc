@@ -109,6 +109,7 @@ class Planner {
     if (result_.working_set.memory > options_.budget || options_.budget < 0) {
       return Infeasible();
     }
+    if (model_.n == 0) return Finish();
     RETURN_IF_ERROR(TryOrders());
     if (Done()) return Finish();
     if (model_.n <= std::min(options_.exact_nodes, kMaxExactNodes)) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "onnx_memopt/support/checked_math.h"
 #include "plan/recompute_model.h"
 
 namespace onnx_memopt::plan {
@@ -17,10 +18,12 @@ namespace {
 // Sums over all nodes stay below this; times 2^12 they are exact in a double.
 constexpr double kMaxSum = 1.0 * (int64_t{1} << 41);
 
-// A power of two: by it, and not by less, values of this sum are divided.
-double Divisor(double sum) {
-  double divisor = 1;
-  while (sum / divisor > kMaxSum) divisor *= 2;
+// A power of two, 1 if it can be: divided by it, the values' sum is small.
+int64_t Divisor(absl::Span<const int64_t> values) {
+  double sum = 0;
+  for (int64_t value : values) sum += static_cast<double>(value);
+  int64_t divisor = 1;
+  while (sum / static_cast<double>(divisor) > kMaxSum) divisor *= 2;
   return divisor;
 }
 
@@ -29,22 +32,17 @@ double Divisor(double sum) {
 ScaledModel ScaledModel::Create(const RecomputeModel& model, int64_t budget) {
   ScaledModel scaled;
   scaled.model = &model;
-  double memory = 0;
-  double cost = 0;
-  for (int32_t v = 0; v < model.n; ++v) {
-    memory += static_cast<double>(model.memory[v]);
-    cost += static_cast<double>(model.cost[v]);
-  }
-  const double by_memory = Divisor(memory);
-  const double by_cost = Divisor(cost);
+  const int64_t by_memory = Divisor(model.memory);
+  const int64_t by_cost = Divisor(model.cost);
   for (int32_t v = 0; v < model.n; ++v) {
     scaled.memory.push_back(
-        std::ceil(static_cast<double>(model.memory[v]) / by_memory));
-    scaled.cost.push_back(
-        std::round(static_cast<double>(model.cost[v]) / by_cost));
+        static_cast<double>(CeilDiv(model.memory[v], by_memory)));
+    scaled.cost.push_back(static_cast<double>(model.cost[v]) /
+                          static_cast<double>(by_cost));
+    if (by_cost > 1) scaled.cost.back() = std::round(scaled.cost.back());
   }
-  scaled.exact_cost = by_cost <= 1;
-  scaled.budget = std::floor(static_cast<double>(budget) / by_memory);
+  scaled.exact_cost = by_cost == 1;
+  scaled.budget = static_cast<double>(FloorDiv(budget, by_memory));
   return scaled;
 }
 
