@@ -98,34 +98,39 @@ class Moment {
  public:
   Moment(const RecomputeModel& model, int32_t node, int64_t budget)
       : model_(model), live_(model.n, -1), again_(model.n, -1) {
+    at_.node = node;
+    at_.required.assign(model.n, false);
     const std::vector<bool> before = Reach(model.inputs, node);
     const std::vector<bool> after = Reach(model.users, node);
-    for (int32_t u = 0; u < model.n; ++u) {
+    for (int32_t u : model.order) {
       if (!before[u]) continue;
-      ancestors_.push_back(u);
+      at_.ancestors.push_back(u);
       for (int32_t w : model.users[u]) {
         if (!after[w]) continue;
-        required_.push_back(u);
+        at_.required[u] = true;
         break;
       }
     }
-    held_.assign(model.n, false);
-    room_ =
+    at_.held.assign(model.n, false);
+    at_.room =
         static_cast<double>(budget) - static_cast<double>(model.memory[node]);
     for (int32_t u : model.inputs[node]) {
-      held_[u] = true;
-      room_ -= static_cast<double>(model.memory[u]);
+      at_.held[u] = true;
+      at_.room -= static_cast<double>(model.memory[u]);
     }
   }
 
   // Of the last solution that fits the budget.
   const std::vector<bool>& again() const { return chosen_again_; }
-  size_t num_ancestors() const { return ancestors_.size(); }
+  const RecomputeMoment& at() const { return at_; }
+  size_t num_ancestors() const { return at_.ancestors.size(); }
   // How much more would be live than fits, were nothing made again.
   double Excess() const {
     double sum = 0;
-    for (int32_t u : required_) sum += Memory(u);
-    return sum - room_;
+    for (int32_t u : at_.ancestors) {
+      if (at_.required[u]) sum += Memory(u);
+    }
+    return sum - at_.room;
   }
 
   // The largest bound on the cost of what is made again.
@@ -175,12 +180,12 @@ class Moment {
  private:
   // What keeping the value takes beyond what is live anyway.
   double Memory(int32_t node) const {
-    return held_[node] ? 0 : static_cast<double>(model_.memory[node]);
+    return at_.held[node] ? 0 : static_cast<double>(model_.memory[node]);
   }
 
   void NoteAgain() {
     chosen_again_.assign(model_.n, false);
-    for (int32_t u : ancestors_) {
+    for (int32_t u : at_.ancestors) {
       // A value that is neither live nor made again has no reader left.
       chosen_again_[u] = closure_.chosen(again_[u]);
     }
@@ -188,40 +193,39 @@ class Moment {
 
   // Choices: a value is there (live or made again), and it is made again.
   void Build() {
-    for (int32_t u : ancestors_) {
+    for (int32_t u : at_.ancestors) {
       live_[u] = closure_.AddChoice(0);
       again_[u] = closure_.AddChoice(0);
     }
-    for (int32_t u : ancestors_) {
+    for (int32_t u : at_.ancestors) {
       closure_.AddForce(again_[u], live_[u]);
       for (int32_t x : model_.inputs[u]) {
         closure_.AddForce(again_[u], live_[x]);
       }
     }
-    for (int32_t u : required_) closure_.Require(live_[u]);
+    for (int32_t u : at_.ancestors) {
+      if (at_.required[u]) closure_.Require(live_[u]);
+    }
   }
 
   void Evaluate(double price, double& value, double& slope) {
-    for (int32_t u : ancestors_) {
+    for (int32_t u : at_.ancestors) {
       const double rent = price * Memory(u);
       closure_.SetWeight(live_[u], rent);
       closure_.SetWeight(again_[u], static_cast<double>(model_.cost[u]) - rent);
     }
-    value = closure_.Solve() - price * room_;
+    value = closure_.Solve() - price * at_.room;
     double memory = 0;
-    for (int32_t u : ancestors_) {
+    for (int32_t u : at_.ancestors) {
       if (closure_.chosen(live_[u]) && !closure_.chosen(again_[u])) {
         memory += Memory(u);
       }
     }
-    slope = memory - room_;
+    slope = memory - at_.room;
   }
 
   const RecomputeModel& model_;
-  std::vector<int32_t> ancestors_;
-  std::vector<int32_t> required_;
-  std::vector<bool> held_;
-  double room_ = 0;
+  RecomputeMoment at_;
   ClosureProblem closure_;
   std::vector<int32_t> live_;
   std::vector<int32_t> again_;
@@ -267,6 +271,7 @@ CostBound FindCostBound(const RecomputeModel& model, int64_t budget,
   std::sort(moments.begin(), moments.end());
   double bound = 0;
   std::vector<bool> again;
+  RecomputeMoment at;
   int64_t work = 0;
   for (const auto& [excess, v] : moments) {
     Moment moment(model, v, budget);
@@ -275,6 +280,7 @@ CostBound FindCostBound(const RecomputeModel& model, int64_t budget,
     if (own > bound) {
       bound = own;
       again = moment.again();
+      at = moment.at();
     }
     if (work > kMaxFlowWork / kMaxPrices || (stop && stop())) break;
   }
@@ -284,7 +290,8 @@ CostBound FindCostBound(const RecomputeModel& model, int64_t budget,
   const int64_t more = bound >= 0x1p62 ? std::numeric_limits<int64_t>::max()
                                        : static_cast<int64_t>(bound);
   return {.cost = SaturatingAdd(model.base_cost, more),
-          .again = std::move(again)};
+          .again = std::move(again),
+          .moment = std::move(at)};
 }
 
 absl::StatusOr<WorkingSet> LargestWorkingSet(const RecomputeProblem& problem) {

@@ -39,6 +39,8 @@ constexpr int kExploreRounds = 10;
 constexpr int kRefineRounds = 5;
 constexpr double kExploreShare = 0.5;
 constexpr size_t kMaxSeeds = 6;
+// Choices of what to keep that become seeds.
+constexpr size_t kKeptSets = 8;
 // How hot the runs start, in turn.
 constexpr double kExploreHot[] = {0.1, 0.3, 0.1, 1};
 constexpr double kRefineHot[] = {0.05, 0.1, 0.03, 0.2};
@@ -123,10 +125,9 @@ class Planner {
         return Finish();
       }
     }
-    CostBound bound = FindCostBound(model_, options_.budget,
-                                    [this] { return clock_.Over(0.15); });
-    result_.lower_bound = bound.cost;
-    again_ = std::move(bound.again);
+    bound_ = FindCostBound(model_, options_.budget,
+                           [this] { return clock_.Over(0.15); });
+    result_.lower_bound = bound_.cost;
     RETURN_IF_ERROR(TryEvictions());
     Report();
     RETURN_IF_ERROR(TryAnnealing());
@@ -202,20 +203,26 @@ class Planner {
   }
 
   absl::Status TryEvictions() {
-    const int64_t max_runs = int64_t{model_.n} * 8 + 1000;
-    for (const std::vector<int32_t>& order : orders_) {
-      for (const double distance : {1.0, 0.0, 2.0}) {
-        for (const int32_t neighbours : {16, 1}) {
-          for (const bool first : {true, false}) {
-            if (first && again_.empty()) continue;
+    // By what goes first; nothing for the last.
+    std::vector<std::vector<bool>> first;
+    if (!bound_.again.empty()) {
+      first = ChooseKept(model_, bound_.moment, bound_.again, kKeptSets,
+                         options_.seed);
+      first.push_back(bound_.again);
+    }
+    first.emplace_back();
+    for (const std::vector<bool>& goes_first : first) {
+      for (const std::vector<int32_t>& order : orders_) {
+        for (const double distance : {1.0, 0.0, 2.0}) {
+          for (const int32_t neighbours : {16, 1}) {
             if (clock_.Over(0.3)) return absl::OkStatus();
-            const EvictionRule rule = {
-                .distance_power = distance,
-                .neighbours = neighbours,
-                .goes_first = first ? again_ : std::vector<bool>()};
-            RETURN_IF_ERROR(Offer(
-                EvictGreedily(model_, order, options_.budget, rule, max_runs),
-                "greedy"));
+            const EvictionRule rule = {.distance_power = distance,
+                                       .neighbours = neighbours,
+                                       .goes_first = goes_first};
+            RETURN_IF_ERROR(
+                Offer(EvictGreedily(model_, order, options_.budget, rule,
+                                    int64_t{model_.n} * 8 + 1000),
+                      "greedy"));
           }
         }
       }
@@ -328,8 +335,8 @@ class Planner {
   Candidate best_;
   std::vector<Candidate> seeds_;
   std::vector<std::vector<int32_t>> orders_;
-  std::vector<bool> again_;  // see CostBound
-  bool annealing_ = false;   // `seeds_` is complete
+  CostBound bound_;
+  bool annealing_ = false;  // `seeds_` is complete
   std::mutex progress_mutex_;
   int64_t shown_cost_ = -1;
 };
