@@ -38,6 +38,11 @@ class Eviction {
         uses_[u].push_back(static_cast<int32_t>(i));
       }
     }
+    if (rule.eager_until >= 0) {
+      eager_end_ = static_cast<int32_t>(
+          std::find(order.begin(), order.end(), rule.eager_until) -
+          order.begin());
+    }
     weight_.reserve(model.n);
     for (int32_t v = 0; v < model.n; ++v) {
       weight_.push_back(std::pow(static_cast<double>(model.memory[v]) + 1e-9,
@@ -75,10 +80,11 @@ class Eviction {
   }
 
   void DropIfDone(int32_t v, int32_t from) {
-    if (IsLive(v) && locks_[v] == 0 &&
-        NextUse(v, from) >= static_cast<int32_t>(order_.size())) {
-      Drop(v);
-    }
+    if (!IsLive(v) || locks_[v] > 0) return;
+    const int32_t use = NextUse(v, from);
+    const bool eager =
+        from <= eager_end_ && use > eager_end_ && rule_.goes_first[v];
+    if (eager || use >= static_cast<int32_t>(order_.size())) Drop(v);
   }
 
   void Drop(int32_t v) {
@@ -188,6 +194,7 @@ class Eviction {
   int64_t live_memory_ = 0;
   int64_t visit_ = 0;
   int32_t now_ = 0;
+  int32_t eager_end_ = -1;  // a step of `order_`
 };
 
 }  // namespace

@@ -216,18 +216,25 @@ class Planner {
         for (const double distance : {1.0, 0.0, 2.0}) {
           for (const int32_t neighbours : {16, 1}) {
             if (clock_.Over(0.3)) return absl::OkStatus();
-            const EvictionRule rule = {.distance_power = distance,
-                                       .neighbours = neighbours,
-                                       .goes_first = goes_first};
-            RETURN_IF_ERROR(
-                Offer(EvictGreedily(model_, order, options_.budget, rule,
-                                    int64_t{model_.n} * 8 + 1000),
-                      "greedy"));
+            EvictionRule rule = {.distance_power = distance,
+                                 .neighbours = neighbours,
+                                 .goes_first = goes_first};
+            RETURN_IF_ERROR(TryEviction(order, rule));
+            if (goes_first.empty()) continue;
+            rule.eager_until = bound_.moment.node;
+            RETURN_IF_ERROR(TryEviction(order, rule));
           }
         }
       }
     }
     return absl::OkStatus();
+  }
+
+  absl::Status TryEviction(absl::Span<const int32_t> order,
+                           const EvictionRule& rule) {
+    const int64_t max_runs = int64_t{model_.n} * 8 + 1000;
+    return Offer(EvictGreedily(model_, order, options_.budget, rule, max_runs),
+                 "greedy");
   }
 
   int64_t TotalMoves() const {

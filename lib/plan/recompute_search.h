@@ -60,6 +60,9 @@ struct EvictionRule {
   int32_t neighbours = 16;
   // By node: values that go before all others. Empty: none do.
   std::vector<bool> goes_first = {};
+  // Those go at once, memory short or not, when they are not read any more
+  // before this node runs. -1: no such node.
+  int32_t eager_until = -1;
 };
 
 // Runs the nodes in `order`, lets go of the value with the least worth when
