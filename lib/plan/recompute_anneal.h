@@ -18,7 +18,7 @@ struct AnnealOptions {
   uint64_t seed = 1;
   // Temperatures, in units of the mean cost of a node.
   double hot = 1.0;
-  double cold = 0.01;
+  double cold = 0.003;
   // Asked now and then: the seconds that have passed, as a share of those that
   // there are; 1 ends the search. Empty: the moves alone say when it ends.
   std::function<double()> time_share = {};

@@ -38,10 +38,10 @@ class Eviction {
         uses_[u].push_back(static_cast<int32_t>(i));
       }
     }
-    if (rule.eager_until >= 0) {
-      eager_end_ = static_cast<int32_t>(
-          std::find(order.begin(), order.end(), rule.eager_until) -
-          order.begin());
+    if (rule.moment >= 0 && !rule.goes_first.empty()) {
+      moment_ = static_cast<int32_t>(
+          std::find(order.begin(), order.end(), rule.moment) - order.begin());
+      AddUsesByRemakes();
     }
     weight_.reserve(model.n);
     for (int32_t v = 0; v < model.n; ++v) {
@@ -66,6 +66,27 @@ class Eviction {
     size_t next_input;
   };
 
+  // What goes first is made again when it is read after the moment, and then
+  // its inputs are read too: they must not go as if nobody read them any more.
+  void AddUsesByRemakes() {
+    std::vector<int32_t> remade_at(model_.n, -1);
+    for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
+      int32_t& at = remade_at[*it];
+      std::vector<int32_t>& uses = uses_[*it];
+      for (int32_t w : model_.users[*it]) {
+        if (remade_at[w] < 0) continue;
+        const auto place =
+            std::lower_bound(uses.begin(), uses.end(), remade_at[w]);
+        if (place == uses.end() || *place != remade_at[w]) {
+          uses.insert(place, remade_at[w]);
+        }
+      }
+      if (!rule_.goes_first[*it]) continue;
+      const auto after = std::upper_bound(uses.begin(), uses.end(), moment_);
+      if (after != uses.end()) at = *after;
+    }
+  }
+
   bool IsLive(int32_t v) const { return live_at_[v] >= 0; }
 
   // The step of `order` that reads the value next; far off if none.
@@ -83,7 +104,7 @@ class Eviction {
     if (!IsLive(v) || locks_[v] > 0) return;
     const int32_t use = NextUse(v, from);
     const bool eager =
-        from <= eager_end_ && use > eager_end_ && rule_.goes_first[v];
+        rule_.eager && from <= moment_ && use > moment_ && rule_.goes_first[v];
     if (eager || use >= static_cast<int32_t>(order_.size())) Drop(v);
   }
 
@@ -132,9 +153,12 @@ class Eviction {
       int32_t worst = -1;
       double least = 0;
       bool worst_first = false;
+      // What was let go at once is like any other value when it is made again.
+      const bool choosing =
+          !rule_.goes_first.empty() && (!rule_.eager || now_ <= moment_);
       for (int32_t v : live_) {
         if (locks_[v] > 0 || model_.memory[v] == 0) continue;
-        const bool first = !rule_.goes_first.empty() && rule_.goes_first[v];
+        const bool first = choosing && rule_.goes_first[v];
         if (worst_first && !first) continue;
         const double worth = Worth(v);
         if (first == worst_first && worst >= 0 &&
@@ -194,7 +218,7 @@ class Eviction {
   int64_t live_memory_ = 0;
   int64_t visit_ = 0;
   int32_t now_ = 0;
-  int32_t eager_end_ = -1;  // a step of `order_`
+  int32_t moment_ = -1;  // a step of `order_`
 };
 
 }  // namespace

@@ -19,8 +19,8 @@
 namespace onnx_memopt::plan {
 namespace {
 
-constexpr int64_t kMaxWork = 60'000'000;  // ancestors x tries
-constexpr int64_t kMaxTries = 300'000;
+constexpr int64_t kMaxWork = 200'000'000;  // ancestors x tries
+constexpr int64_t kMaxTries = 1'000'000;
 constexpr int64_t kTriesPerStep = 256;
 
 class MomentSearch {
@@ -67,8 +67,8 @@ class MomentSearch {
     for (int64_t i = 0; i < tries; ++i) {
       if (i % kTriesPerStep == 0) {
         temperature =
-            mean_cost *
-            std::pow(0.01, static_cast<double>(i) / static_cast<double>(tries));
+            mean_cost * std::pow(0.0005, static_cast<double>(i) /
+                                             static_cast<double>(tries));
         price = over > kTriesPerStep / 2 ? price * 1.05
                                          : std::max(price / 1.05, least_price);
         over = 0;

@@ -38,12 +38,12 @@ namespace {
 constexpr int kExploreRounds = 10;
 constexpr int kRefineRounds = 5;
 constexpr double kExploreShare = 0.5;
-constexpr size_t kMaxSeeds = 6;
+constexpr int kSeedsPerFamily = 2;
 // Choices of what to keep that become seeds.
 constexpr size_t kKeptSets = 8;
 // How hot the runs start, in turn.
 constexpr double kExploreHot[] = {0.1, 0.3, 0.1, 1};
-constexpr double kRefineHot[] = {0.05, 0.1, 0.03, 0.2};
+constexpr double kRefineHot[] = {0.03, 0.1, 0.01, 0.05};
 // Above this many nodes a hot start would only destroy the seed: there are too
 // few moves for each node to build it again.
 constexpr int32_t kManyNodes = 3'000;
@@ -74,6 +74,7 @@ struct Candidate {
   std::vector<int32_t> sequence;
   std::string method;
   RecomputeReplay replay;
+  int32_t family = 0;  // of seeds: how it was made
 };
 
 // Within the budget before over it, then the least cost, then the least peak.
@@ -171,11 +172,12 @@ class Planner {
 
   // Takes the sequence if it is the best so far. What the planner itself makes
   // is valid; only its cost may be beyond 2^63, and then it is of no use.
-  absl::Status Offer(std::vector<int32_t> sequence, const std::string& method) {
+  absl::Status Offer(std::vector<int32_t> sequence, const std::string& method,
+                     int32_t family = 0) {
     const absl::StatusOr<RecomputeReplay> replay =
         ReplayRecompute(problem_, sequence);
     if (!replay.ok()) return absl::OkStatus();
-    Candidate candidate = {std::move(sequence), method, *replay};
+    Candidate candidate = {std::move(sequence), method, *replay, family};
     if (!annealing_) seeds_.push_back(candidate);
     if (best_.sequence.empty() || Better(candidate, best_, options_.budget)) {
       best_ = std::move(candidate);
@@ -218,10 +220,11 @@ class Planner {
             if (clock_.Over(0.3)) return absl::OkStatus();
             EvictionRule rule = {.distance_power = distance,
                                  .neighbours = neighbours,
-                                 .goes_first = goes_first};
+                                 .goes_first = goes_first,
+                                 .moment = bound_.moment.node};
             RETURN_IF_ERROR(TryEviction(order, rule));
             if (goes_first.empty()) continue;
-            rule.eager_until = bound_.moment.node;
+            rule.eager = true;
             RETURN_IF_ERROR(TryEviction(order, rule));
           }
         }
@@ -232,9 +235,14 @@ class Planner {
 
   absl::Status TryEviction(absl::Span<const int32_t> order,
                            const EvictionRule& rule) {
+    // The relaxed choice leads elsewhere than the whole ones.
+    const int32_t family = (rule.goes_first.empty()           ? 1
+                            : rule.goes_first == bound_.again ? 2
+                                                              : 3) +
+                           (rule.eager ? 3 : 0);
     const int64_t max_runs = int64_t{model_.n} * 8 + 1000;
     return Offer(EvictGreedily(model_, order, options_.budget, rule, max_runs),
-                 "greedy");
+                 "greedy", family);
   }
 
   int64_t TotalMoves() const {
@@ -246,17 +254,7 @@ class Planner {
 
   absl::Status TryAnnealing() {
     const ScaledModel scaled = ScaledModel::Create(model_, options_.budget);
-    std::stable_sort(seeds_.begin(), seeds_.end(),
-                     [this](const Candidate& a, const Candidate& b) {
-                       return Better(a, b, options_.budget);
-                     });
-    annealing_ = true;
-    seeds_.erase(std::unique(seeds_.begin(), seeds_.end(),
-                             [](const Candidate& a, const Candidate& b) {
-                               return a.sequence == b.sequence;
-                             }),
-                 seeds_.end());
-    if (seeds_.size() > kMaxSeeds) seeds_.resize(kMaxSeeds);
+    PickSeeds();
     const int rounds =
         model_.n > kManyNodes ? 1 : kExploreRounds + kRefineRounds;
     double share_left = 1;
@@ -270,6 +268,28 @@ class Planner {
       Report();
     }
     return absl::OkStatus();
+  }
+
+  // The best two of each family, the best first: seeds that differ are worth
+  // more than seeds that are good.
+  void PickSeeds() {
+    annealing_ = true;
+    std::stable_sort(seeds_.begin(), seeds_.end(),
+                     [this](const Candidate& a, const Candidate& b) {
+                       return Better(a, b, options_.budget);
+                     });
+    std::vector<Candidate> picked;
+    for (Candidate& seed : seeds_) {
+      int same = 0;
+      bool known = false;
+      for (const Candidate& other : picked) {
+        same += other.family == seed.family ? 1 : 0;
+        known = known || (other.replay.cost == seed.replay.cost &&
+                          other.replay.peak == seed.replay.peak);
+      }
+      if (same < kSeedsPerFamily && !known) picked.push_back(std::move(seed));
+    }
+    seeds_ = std::move(picked);
   }
 
   // One run on each thread: of `share` of all moves, and in a part of the time
@@ -289,7 +309,8 @@ class Planner {
           .max_moves = moves,
           .seed = options_.seed * 1'000'003 + static_cast<uint64_t>(turn),
           .hot = model_.n > kManyNodes ? 0.05
-                 : explore ? kExploreHot[turn % std::size(kExploreHot)]
+                 : explore ? kExploreHot[(turn + turn / seeds_.size()) %
+                                         std::size(kExploreHot)]
                            : kRefineHot[turn % std::size(kRefineHot)],
           .lower_bound = LowerBoundFor(scaled)};
       if (clock_.limited()) {

@@ -60,9 +60,11 @@ struct EvictionRule {
   int32_t neighbours = 16;
   // By node: values that go before all others. Empty: none do.
   std::vector<bool> goes_first = {};
-  // Those go at once, memory short or not, when they are not read any more
-  // before this node runs. -1: no such node.
-  int32_t eager_until = -1;
+  // With `goes_first`: what it holds is made again after this node.
+  int32_t moment = -1;
+  // What goes first goes at once, memory short or not, when it is not read any
+  // more before the moment; made again, it is a value like others.
+  bool eager = false;
 };
 
 // Runs the nodes in `order`, lets go of the value with the least worth when
