@@ -42,8 +42,7 @@ class MomentSearch {
     needed_.resize(nodes_.size());
   }
 
-  std::vector<std::vector<bool>> Run(const std::vector<bool>& again,
-                                     size_t max_sets) {
+  std::vector<KeptChoice> Run(const std::vector<bool>& again, size_t max_sets) {
     const auto n = static_cast<int32_t>(nodes_.size());
     if (n == 0) return {};
     kept_.assign(n, 0);
@@ -78,6 +77,10 @@ class MomentSearch {
       int32_t flipped[3];
       for (int32_t k = 0; k < flips; ++k) {
         flipped[k] = random_.Below(n);
+        // Nothing hangs on a value that nobody needs now.
+        for (int t = 0; t < 4 && needed_[flipped[k]] == 0; ++t) {
+          flipped[k] = random_.Below(n);
+        }
         kept_[flipped[k]] ^= 1;
       }
       double new_excess = 0;
@@ -91,8 +94,10 @@ class MomentSearch {
       excess = new_excess;
       if (excess <= 0) Note(cost, max_sets);
     }
-    std::vector<std::vector<bool>> sets;
-    for (const auto& [unused, kept] : best_) sets.push_back(AgainSet(kept));
+    std::vector<KeptChoice> sets;
+    for (const auto& [set_cost, kept] : best_) {
+      sets.push_back({set_cost, AgainSet(kept)});
+    }
     return sets;
   }
 
@@ -155,10 +160,10 @@ class MomentSearch {
 
 }  // namespace
 
-std::vector<std::vector<bool>> ChooseKept(const RecomputeModel& model,
-                                          const RecomputeMoment& moment,
-                                          const std::vector<bool>& again,
-                                          size_t max_sets, uint64_t seed) {
+std::vector<KeptChoice> ChooseKept(const RecomputeModel& model,
+                                   const RecomputeMoment& moment,
+                                   const std::vector<bool>& again,
+                                   size_t max_sets, uint64_t seed) {
   return MomentSearch(model, moment, seed).Run(again, max_sets);
 }
 

@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -25,6 +27,8 @@
 #include "onnx_memopt/plan/schedule.h"
 #include "onnx_memopt/support/status_macros.h"
 #include "plan/recompute_anneal.h"
+#include "plan/recompute_evict.h"
+#include "plan/recompute_keep.h"
 #include "plan/recompute_model.h"
 #include "plan/recompute_search.h"
 #include "plan/recompute_state.h"
@@ -32,15 +36,28 @@
 namespace onnx_memopt::plan {
 namespace {
 
+// Shares of the time after which a part of the work makes way for the next.
+constexpr double kBoundUntil = 0.15;
+constexpr double kChooseUntil = 0.2;
+constexpr double kEvictUntil = 0.3;
+constexpr double kKeepUntil = 0.6;
+
+// Searches for what to keep at the critical moment, and how many choices of
+// each become seeds.
+constexpr int kChooseRuns = 24;
+constexpr size_t kKeptSets = 4;
+
+// Rounds of the search over what goes first: the share of the work up to the
+// end of each.
+constexpr double kKeepRounds[] = {0.25, 0.6, 1};
+
 // Rounds of annealing: first short ones from many seeds, because how good a run
 // gets varies more with its start than with its length; then longer ones from
 // the best of them.
-constexpr int kExploreRounds = 10;
-constexpr int kRefineRounds = 5;
-constexpr double kExploreShare = 0.5;
+constexpr int kExploreRounds = 8;
+constexpr int kRefineRounds = 4;
+constexpr double kExploreShare = 0.4;
 constexpr int kSeedsPerFamily = 2;
-// Choices of what to keep that become seeds.
-constexpr size_t kKeptSets = 8;
 // How hot the runs start, in turn.
 constexpr double kExploreHot[] = {0.1, 0.3, 0.1, 1};
 constexpr double kRefineHot[] = {0.03, 0.1, 0.01, 0.05};
@@ -48,6 +65,11 @@ constexpr double kRefineHot[] = {0.03, 0.1, 0.01, 0.05};
 // few moves for each node to build it again.
 constexpr int32_t kManyNodes = 3'000;
 constexpr int32_t kMaxExactNodes = 31;
+// Plans tried by the search over what goes first, times nodes, where nothing
+// else limits it; and what one is worth in moves of the annealing.
+constexpr int64_t kKeepWork = 8'000'000;
+constexpr int64_t kMovesPerKeepTry = 300;
+constexpr int32_t kKeepFamily = 10;
 
 class Clock {
  public:
@@ -75,6 +97,13 @@ struct Candidate {
   std::string method;
   RecomputeReplay replay;
   int32_t family = 0;  // of seeds: how it was made
+};
+
+// Where a search over what goes first may start.
+struct KeepStart {
+  int64_t cost = 0;
+  size_t order = 0;
+  EvictionRule rule;
 };
 
 // Within the budget before over it, then the least cost, then the least peak.
@@ -127,10 +156,11 @@ class Planner {
       }
     }
     bound_ = FindCostBound(model_, options_.budget,
-                           [this] { return clock_.Over(0.15); });
+                           [this] { return clock_.Over(kBoundUntil); });
     result_.lower_bound = bound_.cost;
     RETURN_IF_ERROR(TryEvictions());
     Report();
+    RETURN_IF_ERROR(TryKeeping());
     RETURN_IF_ERROR(TryAnnealing());
     return Finish();
   }
@@ -204,28 +234,71 @@ class Planner {
     return absl::OkStatus();
   }
 
-  absl::Status TryEvictions() {
-    // By what goes first; nothing for the last.
-    std::vector<std::vector<bool>> first;
+  int threads() const { return std::max(1, options_.threads); }
+
+  // Calls work(0), work(1), ... work(count - 1), on all threads. What they do
+  // must not depend on who is first.
+  void OnThreads(int count, const std::function<void(int)>& work) const {
+    const int used = std::min(threads(), count);
+    const auto share = [&](int first) {
+      for (int i = first; i < count; i += used) work(i);
+    };
+    std::vector<std::thread> pool;
+    for (int t = 1; t < used; ++t) pool.emplace_back(share, t);
+    share(0);
+    for (std::thread& t : pool) t.join();
+  }
+
+  // What might go first when memory is short; nothing for the last.
+  std::vector<std::vector<bool>> FirstSets() const {
+    std::vector<std::vector<bool>> sets;
     if (!bound_.again.empty()) {
-      first = ChooseKept(model_, bound_.moment, bound_.again, kKeptSets,
-                         options_.seed);
-      first.push_back(bound_.again);
+      std::vector<std::vector<KeptChoice>> chosen(kChooseRuns);
+      OnThreads(kChooseRuns, [&](int run) {
+        if (clock_.Over(kChooseUntil)) return;
+        chosen[run] = ChooseKept(model_, bound_.moment, bound_.again, kKeptSets,
+                                 options_.seed * 1'009 + run);
+      });
+      std::vector<KeptChoice> all;
+      for (std::vector<KeptChoice>& some : chosen) {
+        std::move(some.begin(), some.end(), std::back_inserter(all));
+      }
+      std::stable_sort(all.begin(), all.end(),
+                       [](const KeptChoice& a, const KeptChoice& b) {
+                         return a.cost < b.cost;
+                       });
+      double last = -1;
+      for (KeptChoice& choice : all) {
+        if (choice.cost == last || sets.size() == kKeptSets) continue;
+        last = choice.cost;
+        sets.push_back(std::move(choice.again));
+      }
+      sets.push_back(bound_.again);
     }
-    first.emplace_back();
+    sets.emplace_back();
+    return sets;
+  }
+
+  absl::Status TryEvictions() {
+    const std::vector<std::vector<bool>> first = FirstSets();
+    std::vector<Evictor> evictors;
+    for (const std::vector<int32_t>& order : orders_) {
+      evictors.emplace_back(model_, order, options_.budget);
+    }
     for (const std::vector<bool>& goes_first : first) {
-      for (const std::vector<int32_t>& order : orders_) {
+      for (size_t order = 0; order < orders_.size(); ++order) {
         for (const double distance : {1.0, 0.0, 2.0}) {
           for (const int32_t neighbours : {16, 1}) {
-            if (clock_.Over(0.3)) return absl::OkStatus();
             EvictionRule rule = {.distance_power = distance,
                                  .neighbours = neighbours,
                                  .goes_first = goes_first,
                                  .moment = bound_.moment.node};
-            RETURN_IF_ERROR(TryEviction(order, rule));
-            if (goes_first.empty()) continue;
-            rule.eager = true;
-            RETURN_IF_ERROR(TryEviction(order, rule));
+            for (const bool eager : {false, true}) {
+              if (eager && goes_first.empty()) continue;
+              if (clock_.Over(kEvictUntil)) return absl::OkStatus();
+              rule.eager = eager;
+              RETURN_IF_ERROR(TryEviction(evictors[order], order, rule));
+            }
           }
         }
       }
@@ -233,16 +306,89 @@ class Planner {
     return absl::OkStatus();
   }
 
-  absl::Status TryEviction(absl::Span<const int32_t> order,
+  absl::Status TryEviction(Evictor& evictor, size_t order,
                            const EvictionRule& rule) {
     // The relaxed choice leads elsewhere than the whole ones.
     const int32_t family = (rule.goes_first.empty()           ? 1
                             : rule.goes_first == bound_.again ? 2
                                                               : 3) +
                            (rule.eager ? 3 : 0);
-    const int64_t max_runs = int64_t{model_.n} * 8 + 1000;
-    return Offer(EvictGreedily(model_, order, options_.budget, rule, max_runs),
-                 "greedy", family);
+    if (!evictor.Run(rule, MaxRuns(), std::numeric_limits<double>::max())) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(Offer(evictor.sequence(), "greedy", family));
+    if (seeds_.back().replay.peak <= options_.budget) {
+      keep_starts_.push_back({seeds_.back().replay.cost, order, rule});
+    }
+    return absl::OkStatus();
+  }
+
+  int64_t MaxRuns() const { return int64_t{model_.n} * 8 + 1000; }
+
+  // The search over what goes first, from the best evictions.
+  absl::Status TryKeeping() {
+    if (Done() || model_.n > kManyNodes || keep_starts_.empty()) {
+      return absl::OkStatus();
+    }
+    std::stable_sort(
+        keep_starts_.begin(), keep_starts_.end(),
+        [](const KeepStart& a, const KeepStart& b) { return a.cost < b.cost; });
+    const double begin = clock_.Seconds();
+    double done = 0;
+    for (size_t round = 0; round < std::size(kKeepRounds); ++round) {
+      if (Done() || clock_.Over(kKeepUntil)) break;
+      const double share = kKeepRounds[round] - done;
+      done = kKeepRounds[round];
+      RETURN_IF_ERROR(
+          KeepRound(static_cast<int>(round), share,
+                    begin + (clock_.limit() * kKeepUntil - begin) * done));
+      Report();
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status KeepRound(int round, double share, double end_seconds) {
+    const double begin = clock_.Seconds();
+    const int64_t tries =
+        clock_.limited() && options_.max_moves == 0 ? int64_t{1} << 50
+        : options_.max_moves > 0 ? options_.max_moves / kMovesPerKeepTry
+                                 : kKeepWork / model_.n;
+    std::vector<KeepResult> results(threads());
+    std::vector<KeepStart> starts;
+    for (int t = 0; t < threads(); ++t) {
+      starts.push_back(keep_starts_[t % keep_starts_.size()]);
+    }
+    OnThreads(threads(), [&](int thread) {
+      KeepOptions keep = {
+          .max_tries = static_cast<int64_t>(static_cast<double>(tries) * share),
+          .seed = options_.seed * 1'000'033 +
+                  static_cast<uint64_t>(round * threads() + thread),
+          .hot = round == 0 ? 0.1 : 0.03};
+      for (int32_t v : bound_.moment.ancestors) keep.choices.push_back(v);
+      if (keep.choices.empty()) keep.choices = model_.order;
+      if (clock_.limited()) {
+        keep.time_share = [&] {
+          return (clock_.Seconds() - begin) / (end_seconds - begin);
+        };
+      }
+      keep.on_better = [&](absl::Span<const int32_t> sequence) {
+        ShowFromThread(sequence);
+      };
+      results[thread] = SearchKept(model_, orders_[starts[thread].order],
+                                   options_.budget, starts[thread].rule, keep);
+    });
+    for (int t = 0; t < threads(); ++t) {
+      if (results[t].sequence.empty()) continue;
+      RETURN_IF_ERROR(
+          Offer(std::move(results[t].sequence), "keep", kKeepFamily));
+      if (seeds_.back().replay.peak > options_.budget) continue;
+      keep_starts_.push_back({seeds_.back().replay.cost, starts[t].order,
+                              std::move(results[t].rule)});
+    }
+    std::stable_sort(
+        keep_starts_.begin(), keep_starts_.end(),
+        [](const KeepStart& a, const KeepStart& b) { return a.cost < b.cost; });
+    return absl::OkStatus();
   }
 
   int64_t TotalMoves() const {
@@ -296,15 +442,14 @@ class Planner {
   // that is left.
   absl::Status AnnealRound(const ScaledModel& scaled, int round, double share,
                            double time_part) {
-    const int threads = std::max(1, options_.threads);
     const double started = clock_.Seconds();
     const double seconds = (clock_.limit() - started) * time_part;
     const auto moves =
         static_cast<int64_t>(static_cast<double>(TotalMoves()) * share);
     const bool explore = model_.n > kManyNodes || round < kExploreRounds;
-    std::vector<AnnealResult> results(threads);
+    std::vector<AnnealResult> results(threads());
     const auto work = [&](int thread) {
-      const int turn = round * threads + thread;
+      const int turn = round * threads() + thread;
       AnnealOptions anneal = {
           .max_moves = moves,
           .seed = options_.seed * 1'000'003 + static_cast<uint64_t>(turn),
@@ -324,10 +469,7 @@ class Planner {
       const Candidate& start = explore ? seeds_[turn % seeds_.size()] : best_;
       results[thread] = Anneal(scaled, start.sequence, anneal);
     };
-    std::vector<std::thread> pool;
-    for (int t = 1; t < threads; ++t) pool.emplace_back(work, t);
-    work(0);
-    for (std::thread& t : pool) t.join();
+    OnThreads(threads(), work);
     for (AnnealResult& r : results) {
       RETURN_IF_ERROR(Offer(std::move(r.sequence), "anneal"));
     }
@@ -364,7 +506,8 @@ class Planner {
   std::vector<Candidate> seeds_;
   std::vector<std::vector<int32_t>> orders_;
   CostBound bound_;
-  bool annealing_ = false;  // `seeds_` is complete
+  std::vector<KeepStart> keep_starts_;  // once sorted: the best first
+  bool annealing_ = false;              // `seeds_` is complete
   std::mutex progress_mutex_;
   int64_t shown_cost_ = -1;
 };

@@ -7,7 +7,6 @@
 #include <functional>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "onnx_memopt/plan/recompute.h"
 #include "plan/recompute_model.h"
 
@@ -35,12 +34,17 @@ struct CostBound {
 CostBound FindCostBound(const RecomputeModel& model, int64_t budget,
                         const std::function<bool()>& stop);
 
+struct KeptChoice {
+  double cost = 0;  // of what is made again
+  std::vector<bool> again;
+};
+
 // The best few choices of what is made again after a moment, from `again` on,
 // by node; the cheapest first. Each fits the budget at that moment.
-std::vector<std::vector<bool>> ChooseKept(const RecomputeModel& model,
-                                          const RecomputeMoment& moment,
-                                          const std::vector<bool>& again,
-                                          size_t max_sets, uint64_t seed);
+std::vector<KeptChoice> ChooseKept(const RecomputeModel& model,
+                                   const RecomputeMoment& moment,
+                                   const std::vector<bool>& again,
+                                   size_t max_sets, uint64_t seed);
 
 struct ExactRecompute {
   bool complete = false;          // within the states: what follows is proved
@@ -51,29 +55,6 @@ struct ExactRecompute {
 ExactRecompute SolveExactly(const RecomputeModel& model, int64_t budget,
                             int64_t max_states,
                             const std::function<bool()>& stop);
-
-// How a value's worth is weighed when something has to go.
-struct EvictionRule {
-  double distance_power = 1;  // of the time until it is read next
-  double memory_power = 1;
-  // Count what has to be made again along with it, up to so many nodes.
-  int32_t neighbours = 16;
-  // By node: values that go before all others. Empty: none do.
-  std::vector<bool> goes_first = {};
-  // With `goes_first`: what it holds is made again after this node.
-  int32_t moment = -1;
-  // What goes first goes at once, memory short or not, when it is not read any
-  // more before the moment; made again, it is a value like others.
-  bool eager = false;
-};
-
-// Runs the nodes in `order`, lets go of the value with the least worth when
-// memory is short, and makes it again when it is read. Over the budget where
-// nothing can go; empty if it would take more than `max_runs` runs.
-std::vector<int32_t> EvictGreedily(const RecomputeModel& model,
-                                   absl::Span<const int32_t> order,
-                                   int64_t budget, const EvictionRule& rule,
-                                   int64_t max_runs);
 
 }  // namespace onnx_memopt::plan
 
