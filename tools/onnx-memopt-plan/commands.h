@@ -13,6 +13,7 @@ enum ExitCode : int {
 };
 
 int RunOffsetsCommand(int argc, char** argv);
+int RunRecomputeCommand(int argc, char** argv);
 
 }  // namespace onnx_memopt::cli
 

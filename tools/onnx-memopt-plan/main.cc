@@ -18,6 +18,8 @@ struct Command {
 constexpr Command kCommands[] = {
     {"offsets", "place buffers with known lifetimes in one arena",
      RunOffsetsCommand},
+    {"recompute", "meet a memory budget by running some nodes again",
+     RunRecomputeCommand},
 };
 
 void PrintUsage(std::ostream& out) {
