@@ -231,7 +231,7 @@ TEST(SweepRecomputeTest, ALargerBudgetNeverCostsMore) {
   const RecomputeProblem p = TrainingChain(20, &random, 20, 20);
   const int64_t floor = LargestWorkingSet(p)->memory;
   std::vector<int64_t> budgets;
-  for (int i = 12; i >= -1; --i) budgets.push_back(floor + i * floor / 4);
+  for (int i = 4; i >= -1; --i) budgets.push_back(floor + i * floor / 4);
   // Few moves: without the plans of smaller budgets this would go up and down.
   const auto sweep = SweepRecompute(p, budgets, {.max_moves = 3'000});
   ASSERT_THAT(sweep, IsOk());
