@@ -4,10 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "io/attribute_proto.h"
+#include "io/type_proto.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::io {
@@ -24,30 +27,26 @@ class Exporter {
  public:
   explicit Exporter(const ir::Graph& graph) : graph_(graph) {}
 
+  // `proto` is the source's graph that `id` was read from.
   absl::Status RewriteGraph(BlockId id, onnx::GraphProto* proto) {
     const Block& block = graph_.block(id);
+    Left& left = left_[id];
+    left.nodes.Swap(proto->mutable_node());
     const absl::flat_hash_set<std::string> removed =
-        RemovedNames(block, *proto);
-    RETURN_IF_ERROR(RewriteNodes(block, proto));
-    if (removed.empty()) return absl::OkStatus();
-    EraseIf(proto->mutable_initializer(), [&](const onnx::TensorProto& t) {
-      return removed.contains(t.name());
-    });
-    EraseIf(proto->mutable_sparse_initializer(),
-            [&](const onnx::SparseTensorProto& t) {
-              return removed.contains(t.values().name());
-            });
-    EraseIf(proto->mutable_value_info(), [&](const onnx::ValueInfoProto& v) {
-      return removed.contains(v.name());
-    });
-    EraseIf(proto->mutable_quantization_annotation(),
-            [&](const onnx::TensorAnnotation& a) {
-              return removed.contains(a.tensor_name());
-            });
-    return absl::OkStatus();
+        RemovedNames(block, left.nodes, *proto);
+    if (!removed.empty()) TakeOut(removed, &left, proto);
+    RETURN_IF_ERROR(WriteNodes(block, proto));
+    return WriteInitializers(block, proto);
   }
 
  private:
+  // What a graph of the source had and has no more, or not yet again: a new
+  // block inside that graph may have it now.
+  struct Left {
+    google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
+    absl::flat_hash_map<std::string, onnx::TensorProto> initializers;
+  };
+
   template <typename Field, typename Predicate>
   static void EraseIf(Field* field, Predicate predicate) {
     int kept = 0;
@@ -59,9 +58,11 @@ class Exporter {
     field->DeleteSubrange(kept, field->size() - kept);
   }
 
-  // Tensors that the source graph defines and the IR no longer does.
+  // Tensors that the source graph defines and this block of the IR does not.
   absl::flat_hash_set<std::string> RemovedNames(
-      const Block& block, const onnx::GraphProto& proto) const {
+      const Block& block,
+      const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes,
+      const onnx::GraphProto& proto) const {
     absl::flat_hash_set<absl::string_view> kept;
     for (ValueId value : block.initializers) {
       kept.insert(graph_.value(value).name);
@@ -79,27 +80,76 @@ class Exporter {
     for (const auto& tensor : proto.sparse_initializer()) {
       check(tensor.values().name());
     }
-    for (const auto& node : proto.node()) {
+    for (const auto& node : nodes) {
       for (const std::string& output : node.output()) check(output);
     }
     return removed;
   }
 
-  absl::Status RewriteNodes(const Block& block, onnx::GraphProto* proto) {
-    google::protobuf::RepeatedPtrField<onnx::NodeProto> source;
-    source.Swap(proto->mutable_node());
+  static void TakeOut(const absl::flat_hash_set<std::string>& removed,
+                      Left* left, onnx::GraphProto* proto) {
+    for (onnx::TensorProto& tensor : *proto->mutable_initializer()) {
+      if (removed.contains(tensor.name())) {
+        left->initializers[tensor.name()].Swap(&tensor);
+      }
+    }
+    // What was swapped in has no name.
+    EraseIf(proto->mutable_initializer(),
+            [](const onnx::TensorProto& t) { return t.name().empty(); });
+    EraseIf(proto->mutable_sparse_initializer(),
+            [&](const onnx::SparseTensorProto& t) {
+              return removed.contains(t.values().name());
+            });
+    EraseIf(proto->mutable_value_info(), [&](const onnx::ValueInfoProto& v) {
+      return removed.contains(v.name());
+    });
+    EraseIf(proto->mutable_quantization_annotation(),
+            [&](const onnx::TensorAnnotation& a) {
+              return removed.contains(a.tensor_name());
+            });
+  }
+
+  absl::Status WriteNodes(const Block& block, onnx::GraphProto* proto) {
     proto->mutable_node()->Reserve(static_cast<int>(block.nodes.size()));
     for (NodeId id : block.nodes) {
       const Node& node = graph_.node(id);
+      onnx::NodeProto* out = proto->add_node();
       if (node.source_index == ir::kNoIndex) {
-        RETURN_IF_ERROR(MakeNode(node, proto->add_node()));
+        RETURN_IF_ERROR(MakeNode(node, out));
         continue;
       }
-      onnx::NodeProto* out = proto->add_node();
-      out->Swap(source.Mutable(static_cast<int>(node.source_index)));
+      const auto left = left_.find(node.source_block);
+      if (left == left_.end()) {
+        return absl::InternalError(
+            absl::StrCat("node \"", graph_.DisplayName(id),
+                         "\" has left the graph that it was read from"));
+      }
+      out->Swap(
+          left->second.nodes.Mutable(static_cast<int>(node.source_index)));
       RenameAll(node.operands, out->mutable_input());
       RenameAll(node.results, out->mutable_output());
       if (!node.is_call) RETURN_IF_ERROR(RewriteSubgraphs(node, out));
+    }
+    return absl::OkStatus();
+  }
+
+  // Those of the source are there already, in a block that was read.
+  absl::Status WriteInitializers(const Block& block, onnx::GraphProto* proto) {
+    for (ValueId id : block.initializers) {
+      const ir::Value& value = graph_.value(id);
+      if (value.source_block == ir::kNoBlock) {
+        RETURN_IF_ERROR(MakeTensor(value, proto->add_initializer()));
+        continue;
+      }
+      if (block.from_source) continue;
+      const auto left = left_.find(value.source_block);
+      if (left == left_.end() ||
+          !left->second.initializers.contains(value.name)) {
+        return absl::InternalError(absl::StrCat(
+            "initializer \"", value.name, "\" has left the graph that it was "
+            "read from"));
+      }
+      proto->add_initializer()->Swap(&left->second.initializers[value.name]);
     }
     return absl::OkStatus();
   }
@@ -135,11 +185,7 @@ class Exporter {
   }
 
   // A node that a pass made.
-  absl::Status MakeNode(const Node& node, onnx::NodeProto* out) const {
-    if (!node.blocks.empty()) {
-      return absl::InternalError(
-          absl::StrCat("node \"", node.name, "\": a new node with a subgraph"));
-    }
+  absl::Status MakeNode(const Node& node, onnx::NodeProto* out) {
     out->set_name(node.name);
     out->set_op_type(node.op_type);
     if (!node.domain.empty()) out->set_domain(node.domain);
@@ -148,11 +194,52 @@ class Exporter {
     for (const ir::Attribute& attribute : node.attributes) {
       RETURN_IF_ERROR(ToAttributeProto(attribute, out->add_attribute()));
     }
+    for (BlockId id : node.blocks) {
+      onnx::AttributeProto* attribute = out->add_attribute();
+      attribute->set_name(graph_.block(id).attribute_name);
+      attribute->set_type(onnx::AttributeProto::GRAPH);
+      RETURN_IF_ERROR(MakeGraph(graph_.block(id), attribute->mutable_g()));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeGraph(const Block& block, onnx::GraphProto* out) {
+    out->set_name(block.name);
+    for (ValueId param : block.params) {
+      MakeValueInfo(graph_.value(param), out->add_input());
+    }
+    for (ValueId result : block.results) {
+      MakeValueInfo(graph_.value(result), out->add_output());
+    }
+    RETURN_IF_ERROR(WriteNodes(block, out));
+    return WriteInitializers(block, out);
+  }
+
+  void MakeValueInfo(const ir::Value& value, onnx::ValueInfoProto* out) {
+    out->set_name(value.name);
+    if (value.type.kind == ir::TypeKind::kUnknown) return;
+    *out->mutable_type() = ToTypeProto(value.type, &dims_);
+  }
+
+  // A weight that a pass made.
+  absl::Status MakeTensor(const ir::Value& value, onnx::TensorProto* out) const {
+    const ir::Weight& weight = graph_.weight(value.weight);
+    if (weight.storage != ir::WeightStorage::kRaw) {
+      return absl::InternalError(absl::StrCat(
+          "initializer \"", value.name, "\" of a pass has no plain bytes"));
+    }
+    out->set_name(value.name);
+    out->set_data_type(static_cast<int32_t>(weight.element));
+    out->mutable_dims()->Add(weight.dims.begin(), weight.dims.end());
+    out->set_raw_data(weight.bytes.data(), weight.bytes.size());
     return absl::OkStatus();
   }
 
   const ir::Graph& graph_;
   const std::string empty_;
+  // By the source's graph. References stay valid while more are added.
+  absl::node_hash_map<BlockId, Left> left_;
+  NamedDims dims_;
 };
 
 }  // namespace

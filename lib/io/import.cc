@@ -92,9 +92,13 @@ class Importer {
     return opsets;
   }
 
-  BlockId AddBlock(Block block) { return graph_.AddBlock(std::move(block)); }
+  BlockId AddBlock(Block block) {
+    block.from_source = true;
+    return graph_.AddBlock(std::move(block));
+  }
 
   ValueId AddValue(Value value, const onnx::TypeProto* stated = nullptr) {
+    value.source_block = value.block;
     state_.stated_types.push_back(stated);
     return graph_.AddValue(std::move(value));
   }
@@ -333,6 +337,7 @@ class Importer {
     const auto opset = opsets_.find(node.domain);
     node.opset = opset == opsets_.end() ? 0 : opset->second;
     node.block = block;
+    node.source_block = block;
     node.source_index = source_index;
     for (const std::string& name : proto.input()) {
       if (name.empty()) {

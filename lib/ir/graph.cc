@@ -39,6 +39,13 @@ WeightId Graph::AddWeight(Weight weight) {
   return WeightId(static_cast<uint32_t>(weights_.size() - 1));
 }
 
+absl::string_view Graph::OwnBytes(std::string bytes) {
+  if (owned_bytes_ == nullptr) {
+    owned_bytes_ = std::make_shared<std::deque<std::string>>();
+  }
+  return owned_bytes_->emplace_back(std::move(bytes));
+}
+
 void Graph::EraseNodes(BlockId block, absl::Span<const NodeId> dead) {
   // An explicit stack: blocks may be nested deeply.
   std::vector<NodeId> pending(dead.begin(), dead.end());

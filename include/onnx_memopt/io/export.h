@@ -3,7 +3,9 @@
 //
 //   ASSIGN_OR_RETURN(onnx::ModelProto out, Export(*model, graph));
 //
-// Node lists follow the schedule; nodes, initializers and value_info of what
+// Node lists follow the schedule; nodes and initializers that a pass moved into
+// a new subgraph go there as they are in the source, what it made is added;
+// nodes, initializers and value_info of what
 // was removed are left out; operands that changed are renamed; all else
 // (functions, metadata, opsets, unknown fields, training_info) is as in the
 // source. Bodies of model-local functions are written back as they were.

@@ -28,6 +28,7 @@
 #define ONNX_MEMOPT_IR_GRAPH_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -65,6 +66,8 @@ struct Value {
   // training_info): it keeps its name and stays.
   bool pinned = false;
   BlockId block = kNoBlock;     // where it is defined
+  // The graph of the source model that defines it; kNoBlock: a pass made it.
+  BlockId source_block = kNoBlock;
   NodeId producer = kNoNode;    // of a kResult; for a call's result, the call
   WeightId weight = kNoWeight;  // of a kInitializer, and of Constant's result
   // Elements known before the run (shape arithmetic); null: not known.
@@ -83,8 +86,10 @@ struct Node {
   llvm::SmallVector<BlockId, 1> blocks;
   bool is_call = false;          // of a model-local function
   const OpInfo* info = nullptr;  // never null: unknown ops have a row too
-  // Position in its source GraphProto's or FunctionProto's node list; kNoIndex
-  // for a node that a pass made.
+  // Where it is in the source model: a graph or function body, and the position
+  // in its node list. kNoBlock and kNoIndex for a node that a pass made. A pass
+  // may move a node from its graph into a new block inside that graph.
+  BlockId source_block = kNoBlock;
   uint32_t source_index = kNoIndex;
 };
 
@@ -92,6 +97,7 @@ enum class BlockKind : uint8_t { kMain, kSubgraph, kCallBody };
 
 struct Block {
   BlockKind kind = BlockKind::kMain;
+  bool from_source = false;           // false: a pass made it
   NodeId owner = kNoNode;             // the node it belongs to
   std::string attribute_name;         // kSubgraph: "then_branch", "body", ...
   std::string name;                   // of the GraphProto or the function
@@ -106,6 +112,8 @@ class Graph {
   Graph() = default;
   Graph(Graph&&) = default;
   Graph& operator=(Graph&&) = default;
+  // A copy with the same ids, to try a change on. Bytes are shared.
+  Graph Clone() const { return *this; }
 
   size_t num_nodes() const { return nodes_.size(); }
   size_t num_values() const { return values_.size(); }
@@ -127,6 +135,8 @@ class Graph {
   NodeId AddNode(Node node);
   ValueId AddValue(Value value);
   WeightId AddWeight(Weight weight);
+  // Keeps the bytes of a weight that a pass makes as long as the graph.
+  absl::string_view OwnBytes(std::string bytes);
 
   // True if the node was erased, or lies in a block of an erased node.
   bool erased(NodeId id) const { return erased_[Index(id)]; }
@@ -159,11 +169,14 @@ class Graph {
   Bindings assumed;
 
  private:
+  Graph(const Graph&) = default;
+
   std::vector<Node> nodes_;
   std::vector<Value> values_;
   std::vector<Block> blocks_;
   std::vector<Weight> weights_;
   std::vector<bool> erased_;
+  std::shared_ptr<std::deque<std::string>> owned_bytes_;
 };
 
 // The attribute's value, or the default where the node has none of that type.
