@@ -145,9 +145,10 @@ class Exporter {
       const auto left = left_.find(value.source_block);
       if (left == left_.end() ||
           !left->second.initializers.contains(value.name)) {
-        return absl::InternalError(absl::StrCat(
-            "initializer \"", value.name, "\" has left the graph that it was "
-            "read from"));
+        return absl::InternalError(
+            absl::StrCat("initializer \"", value.name,
+                         "\" has left the graph that it was "
+                         "read from"));
       }
       proto->add_initializer()->Swap(&left->second.initializers[value.name]);
     }
@@ -222,7 +223,8 @@ class Exporter {
   }
 
   // A weight that a pass made.
-  absl::Status MakeTensor(const ir::Value& value, onnx::TensorProto* out) const {
+  absl::Status MakeTensor(const ir::Value& value,
+                          onnx::TensorProto* out) const {
     const ir::Weight& weight = graph_.weight(value.weight);
     if (weight.storage != ir::WeightStorage::kRaw) {
       return absl::InternalError(absl::StrCat(

@@ -1,0 +1,190 @@
+// no-pattern: runs the main graph as a subgraph for which ONNX Runtime keeps no
+// memory pattern.
+//
+//     empty = SequenceEmpty()
+//     c     = Equal(SequenceLength(empty), 0)
+//     y     = If(c) then { SequenceLength(empty); all the nodes } else { never
+//     }
+//
+// Why it saves memory: in its first run ONNX Runtime allocates tensor by tensor
+// from an arena that never shrinks; from then on it takes one more block, of
+// the size of that run's peak, and uses that alone (a "memory pattern"). A
+// graph that is fed anything but tensors is run without one, and the sequence
+// is such a feed for the branch. The condition is always true; that it depends
+// on a sequence keeps it from being folded. What the branch returns is written
+// straight into the outputs. Cost: microseconds a run. Refuses: graphs without
+// nodes that compute, outputs that are not tensors of a number type or whose
+// rank is unknown, models before opset 11. Must not run after it: passes that
+// look for work in the main graph alone.
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "llvm/ADT/DenseMap.h"
+#include "onnx_memopt/ir/graph.h"
+#include "onnx_memopt/pass/pass.h"
+#include "onnx_memopt/pass/pass_options.h"
+#include "onnx_memopt/rewrite/builder.h"
+#include "onnx_memopt/rewrite/outline.h"
+#include "onnx_memopt/support/format.h"
+
+namespace onnx_memopt::passes {
+namespace {
+
+using ir::BlockId;
+using ir::ElementType;
+using ir::Graph;
+using ir::NodeId;
+using ir::Type;
+using ir::ValueId;
+
+// What runtimes can fill: ConstantOfShape in the branch that never runs.
+bool CanFill(ElementType type) {
+  switch (type) {
+    case ElementType::kFloat:
+    case ElementType::kFloat16:
+    case ElementType::kDouble:
+    case ElementType::kInt8:
+    case ElementType::kInt16:
+    case ElementType::kInt32:
+    case ElementType::kInt64:
+    case ElementType::kUint8:
+    case ElementType::kUint16:
+    case ElementType::kUint32:
+    case ElementType::kUint64:
+    case ElementType::kBool:
+      return true;
+    default:
+      return false;
+  }
+}
+
+class NoPattern final : public pass::Pass {
+ public:
+  absl::string_view name() const override { return "no-pattern"; }
+
+  absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
+    if (!rewrite::CanBuild(graph)) {
+      context.Remark("left as it is: it needs opset 11 or newer");
+      return false;
+    }
+    for (ValueId param : graph.block(ir::kMainBlock).params) {
+      const Type& type = graph.value(param).type;
+      if (!type.is_tensor() || !type.shape.has_value()) {
+        context.Remark(absl::StrCat(
+            "left as it is: input \"", Printable(graph.value(param).name),
+            "\" has no shape, so that ONNX Runtime keeps no memory pattern"));
+        return false;
+      }
+    }
+    // What the branch returns: outputs that nodes compute, each once.
+    std::vector<ValueId> results;
+    llvm::DenseMap<ValueId, bool> seen;
+    for (ValueId result : graph.block(ir::kMainBlock).results) {
+      const ir::Value& value = graph.value(result);
+      if (value.kind != ir::ValueKind::kResult || seen[result]) continue;
+      seen[result] = true;
+      if (!value.type.is_tensor() || !value.type.shape.has_value() ||
+          !CanFill(value.type.element)) {
+        context.Remark(absl::StrCat("left as it is: output \"",
+                                    Printable(value.name), "\" is ",
+                                    ToString(value.type)));
+        return false;
+      }
+      results.push_back(result);
+    }
+    if (results.empty()) return false;
+    Wrap(graph, results);
+    context.Remark(
+        "the graph runs as a subgraph, where ONNX Runtime does not hold a "
+        "second block of its peak's size from the second run on");
+    return true;
+  }
+
+ private:
+  static void Wrap(Graph& graph, const std::vector<ValueId>& results) {
+    rewrite::Builder builder(&graph);
+    const std::vector<NodeId> nodes = graph.block(ir::kMainBlock).nodes;
+    Type sequence;
+    sequence.kind = ir::TypeKind::kSequence;
+    sequence.nested = std::make_shared<const Type>(
+        Type::Tensor(ElementType::kFloat, std::nullopt));
+    const Type scalar = Type::Tensor(ElementType::kInt64, ir::Shape{});
+    const ValueId empty = builder.Op(ir::kMainBlock, "SequenceEmpty", {},
+                                     std::move(sequence), "no_pattern");
+    const ValueId length = builder.Op(ir::kMainBlock, "SequenceLength", {empty},
+                                      scalar, "no_pattern/length");
+    const ValueId zero = builder.Int64(ir::kMainBlock, "no_pattern/zero", 0);
+    const ValueId condition = builder.Op(
+        ir::kMainBlock, "Equal", {length, zero},
+        Type::Tensor(ElementType::kBool, ir::Shape{}), "no_pattern/condition");
+
+    // The outputs keep their names; the values inside get new ones.
+    llvm::DenseMap<ValueId, ValueId> inner;
+    for (ValueId result : results) {
+      inner[result] =
+          builder.Value(ir::kMainBlock, graph.value(result).type,
+                        absl::StrCat("no_pattern/", graph.value(result).name));
+    }
+    const std::vector<ValueId> outputs = graph.block(ir::kMainBlock).results;
+    for (const auto& [outer, value] : inner) {
+      const NodeId producer = graph.value(outer).producer;
+      for (ValueId& result : graph.mutable_node(producer).results) {
+        if (result == outer) result = value;
+      }
+      graph.mutable_value(value).producer = producer;
+      graph.mutable_value(value).contents = graph.value(outer).contents;
+    }
+    graph.ReplaceUses(inner);
+    graph.mutable_block(ir::kMainBlock).results = outputs;
+
+    const NodeId branch = builder.Node(ir::kMainBlock, "If", {condition},
+                                       results, "no_pattern/If");
+    const BlockId body = builder.Subgraph(branch, "then_branch", "no_pattern");
+    rewrite::MoveIntoSubgraph(graph, nodes, body);
+    const ValueId probe =
+        builder.Op(body, "SequenceLength", {empty}, scalar, "no_pattern/use");
+    std::vector<NodeId>& inside = graph.mutable_block(body).nodes;
+    inside.insert(inside.begin(), graph.value(probe).producer);
+    const BlockId never = builder.Subgraph(branch, "else_branch", "never");
+    for (ValueId result : results) {
+      graph.mutable_block(body).results.push_back(inner[result]);
+      Fill(builder, never, graph.value(result).type);
+    }
+    graph.mutable_block(ir::kMainBlock).nodes = {
+        graph.value(empty).producer, graph.value(length).producer,
+        graph.value(condition).producer, branch};
+  }
+
+  // An empty tensor of this type and rank.
+  static void Fill(rewrite::Builder& builder, BlockId block, const Type& type) {
+    Graph& graph = builder.graph();
+    const std::vector<int64_t> zeros(type.shape->size(), 0);
+    const ValueId shape = builder.Int64s(block, "never/shape", zeros);
+    ir::Shape none;
+    for (size_t i = 0; i < zeros.size(); ++i) none.emplace_back(0);
+    // ConstantOfShape gives float32 where no value says otherwise.
+    ValueId filled =
+        builder.Op(block, "ConstantOfShape", {shape},
+                   Type::Tensor(ElementType::kFloat, none), "never/value");
+    graph.mutable_block(block).nodes.push_back(graph.value(filled).producer);
+    if (type.element != ElementType::kFloat) {
+      filled = builder.Op(block, "Cast", {filled},
+                          Type::Tensor(type.element, none), "never/cast",
+                          {{"to", static_cast<int64_t>(type.element)}});
+      graph.mutable_block(block).nodes.push_back(graph.value(filled).producer);
+    }
+    graph.mutable_block(block).results.push_back(filled);
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<pass::Pass>> MakeNoPattern(
+    pass::PassOptions& /*options*/) {
+  return std::make_unique<NoPattern>();
+}
+
+}  // namespace onnx_memopt::passes
