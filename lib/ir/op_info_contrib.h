@@ -19,7 +19,8 @@ constexpr Row MsUnary(absl::string_view name) {
   return Ms(name)
       .Cheap()
       .Flops(flops::PerResult<kFlops>)
-      .Shape(shape_rules::SameAsFirst);
+      .Shape(shape_rules::SameAsFirst)
+      .Flow(flow_rules::Elementwise);
 }
 constexpr Row MsCompute(absl::string_view name, FlopsRule flops = nullptr,
                         ShapeRule shape = nullptr) {
@@ -97,13 +98,17 @@ inline constexpr OpInfo kContribRows[] = {
 
     // Products.
     MsCompute("FusedMatMul", flops::FusedMatMul, shape_rules::FusedMatMul)
+        .Flow(flow_rules::FusedMatMul)
         .Gradient(At(0, 1)),
     MsCompute("FusedMatMulActivation", flops::FusedMatMul,
               shape_rules::FusedMatMul)
+        .Flow(flow_rules::FusedMatMul)
         .Gradient(At(0, 1), At(0)),
     MsCompute("TransposeMatMul", flops::FusedMatMul, shape_rules::FusedMatMul)
+        .Flow(flow_rules::FusedMatMul)
         .Gradient(At(0, 1)),
     MsCompute("FusedGemm", flops::FusedGemm, shape_rules::Gemm)
+        .Flow(flow_rules::Gemm)
         .GradientUnknown(),
     MsCompute("GemmFastGelu").GradientUnknown(),
     MsCompute("GemmFloat8").NoGradient(),
@@ -169,11 +174,13 @@ inline constexpr OpInfo kContribRows[] = {
         .Cheap()
         .Flops(flops::PerResult<4>)
         .Shape(shape_rules::QuantizeLinear)
+        .Flow(flow_rules::QuantizeLinear)
         .NoGradient(),
     Ms("DequantizeLinear")
         .Cheap()
         .Flops(flops::PerResult<2>)
         .Shape(shape_rules::DequantizeLinear)
+        .Flow(flow_rules::QuantizeLinear)
         .Gradient(At(0, 2)),
     QLinear<9>("QLinearAdd"),
     QLinear<9>("QLinearMul"),
@@ -209,7 +216,7 @@ inline constexpr OpInfo kContribRows[] = {
     Ms("Pad").Cheap().Flops(flops::Zero).Gradient(At(1)),
     Ms("Range").Cheap().Flops(flops::PerResult<2>).Gradient(kNone),
     MsUnary<0>("SampleOp").InPlace(At(0)).Gradient(kNone),
-    MsUnary<0>("Trilu").InPlace(At(0)).Gradient(At(1)),
+    MsUnary<0>("Trilu").Flow(nullptr).InPlace(At(0)).Gradient(At(1)),
     Ms("Unique").Moderate().GradientUnknown(),
     Ms("UnfoldTensor").Cheap().Flops(flops::Zero).Gradient(kNone),
     Ms("TorchEmbedding").Cheap().Flops(flops::Zero).Gradient(At(1, 2)),

@@ -10,17 +10,18 @@
 
 namespace onnx_memopt::ir::op_table {
 
-constexpr Row View(absl::string_view name, ShapeRule shape) {
-  return Op(name).View().Shape(shape).Gradient(kNone);
+constexpr Row View(absl::string_view name, ShapeRule shape,
+                   FlowRule flow = nullptr) {
+  return Op(name).View().Shape(shape).Flow(flow).Gradient(kNone);
 }
 
 inline constexpr OpInfo kLayoutRows[] = {
     // Views.
-    View("Flatten", shape_rules::Flatten),
-    View("Identity", shape_rules::SameAsFirst),
-    View("Reshape", shape_rules::Reshape),
-    View("Squeeze", shape_rules::Squeeze),
-    View("Unsqueeze", shape_rules::Unsqueeze),
+    View("Flatten", shape_rules::Flatten, flow_rules::Flatten),
+    View("Identity", shape_rules::SameAsFirst, flow_rules::Elementwise),
+    View("Reshape", shape_rules::Reshape, flow_rules::Reshape),
+    View("Squeeze", shape_rules::Squeeze, flow_rules::Flatten),
+    View("Unsqueeze", shape_rules::Unsqueeze, flow_rules::Flatten),
     View("Optional", nullptr),
     View("OptionalGetElement", nullptr),
 
@@ -59,7 +60,9 @@ inline constexpr OpInfo kLayoutRows[] = {
     Move("SpaceToDepth", shape_rules::SpaceToDepth).Gradient(kNone),
     Move("Split", shape_rules::Split).Gradient(kNone),
     Move("Tile", shape_rules::Tile).Gradient(kNone),
-    Move("Transpose", shape_rules::Transpose).Gradient(kNone),
+    Move("Transpose", shape_rules::Transpose)
+        .Flow(flow_rules::Transpose)
+        .Gradient(kNone),
     Move("Trilu", shape_rules::SameAsFirst).InPlace(At(0)).Gradient(At(1)),
     Op("Unique").Moderate().GradientUnknown(),
 
@@ -76,8 +79,12 @@ inline constexpr OpInfo kLayoutRows[] = {
         .Gradient(At(2)),
 
     // Between devices; ONNX Runtime puts them into models that it saves.
-    Move("MemcpyFromHost", shape_rules::SameAsFirst).Gradient(kNone),
-    Move("MemcpyToHost", shape_rules::SameAsFirst).Gradient(kNone),
+    Move("MemcpyFromHost", shape_rules::SameAsFirst)
+        .Flow(flow_rules::Elementwise)
+        .Gradient(kNone),
+    Move("MemcpyToHost", shape_rules::SameAsFirst)
+        .Flow(flow_rules::Elementwise)
+        .Gradient(kNone),
 
     // Sequences. The position operands are saved.
     Move("ConcatFromSequence", nullptr).GradientUnknown(),

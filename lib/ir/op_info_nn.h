@@ -19,8 +19,12 @@ constexpr Row Pooling(absl::string_view name, FlopsRule flops,
 inline constexpr OpInfo kNnRows[] = {
     // Products.
     Compute("Einsum", flops::Einsum, shape_rules::Einsum).Gradient(kAll),
-    Compute("Gemm", flops::Gemm, shape_rules::Gemm).Gradient(At(0, 1)),
-    Compute("MatMul", flops::MatMul, shape_rules::MatMul).Gradient(At(0, 1)),
+    Compute("Gemm", flops::Gemm, shape_rules::Gemm)
+        .Flow(flow_rules::Gemm)
+        .Gradient(At(0, 1)),
+    Compute("MatMul", flops::MatMul, shape_rules::MatMul)
+        .Flow(flow_rules::MatMul)
+        .Gradient(At(0, 1)),
     Compute("MatMulInteger", flops::MatMul, shape_rules::MatMulInteger)
         .NoGradient(),
     Compute("QLinearMatMul", flops::MatMul, shape_rules::QLinearMatMul)
@@ -29,7 +33,9 @@ inline constexpr OpInfo kNnRows[] = {
     Op("Det").Expensive().Gradient(At(0), At(0)),
 
     // Convolutions.
-    Compute("Conv", flops::Conv, shape_rules::Conv).Gradient(At(0, 1)),
+    Compute("Conv", flops::Conv, shape_rules::Conv)
+        .Flow(flow_rules::Conv)
+        .Gradient(At(0, 1)),
     Compute("ConvInteger", flops::Conv, shape_rules::ConvInteger).NoGradient(),
     Compute("ConvTranspose", flops::ConvTranspose, shape_rules::ConvTranspose)
         .Gradient(At(0, 1)),

@@ -55,12 +55,15 @@ inline constexpr OpInfo kReduceRows[] = {
     Normalize<1>("CumSum").Gradient(At(1)),
     Normalize<1>("CumProd").Gradient(At(0, 1), At(0)),
 
-    Normalize<flops::kSoftmaxFlops>("Softmax").InPlace(At(0)).Gradient(kNone,
-                                                                       At(0)),
+    Normalize<flops::kSoftmaxFlops>("Softmax")
+        .InPlace(At(0))
+        .Flow(flow_rules::Softmax)
+        .Gradient(kNone, At(0)),
     Normalize<flops::kSoftmaxFlops>("LogSoftmax")
         .InPlace(At(0))
+        .Flow(flow_rules::Softmax)
         .Gradient(kNone, At(0)),
-    Normalize<1>("Hardmax").NoGradient(),
+    Normalize<1>("Hardmax").Flow(flow_rules::Softmax).NoGradient(),
 
     // In training the batch statistics are no results: they are made again
     // from the operand.
@@ -77,6 +80,7 @@ inline constexpr OpInfo kReduceRows[] = {
         .Moderate()
         .Flops(flops::PerResult<flops::kNormalizationFlops>)
         .Shape(shape_rules::LayerNormalization)
+        .Flow(flow_rules::LayerNormalization)
         .Gradient(At(0, 1), At(1, 2)),
     Op("LRN")
         .Moderate()
@@ -85,12 +89,15 @@ inline constexpr OpInfo kReduceRows[] = {
         .Gradient(At(0), At(0)),
     Normalize<3>("LpNormalization").Gradient(At(0), At(0)),
     Normalize<5>("MeanVarianceNormalization").Gradient(At(0)),
-    Normalize<4>("RMSNormalization").Gradient(At(0, 1)),
+    Normalize<4>("RMSNormalization")
+        .Flow(flow_rules::LayerNormalization)
+        .Gradient(At(0, 1)),
     // ONNX Runtime's, in this domain; result 1 is the inverse deviation.
     Op("SimplifiedLayerNormalization")
         .Moderate()
         .Flops(flops::PerResult<4>)
         .Shape(shape_rules::LayerNormalization)
+        .Flow(flow_rules::LayerNormalization)
         .Gradient(At(0, 1), At(1)),
 
     Op("NegativeLogLikelihoodLoss")
