@@ -1,0 +1,304 @@
+#include "onnx_memopt/rewrite/split_region.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "onnx_memopt/rewrite/builder.h"
+#include "onnx_memopt/rewrite/outline.h"
+#include "onnx_memopt/support/format.h"
+#include "onnx_memopt/support/status_macros.h"
+#include "rewrite/split_boundary.h"
+
+namespace onnx_memopt::rewrite {
+namespace {
+
+using ir::BlockId;
+using ir::Dim;
+using ir::Graph;
+using ir::kNoValue;
+using ir::NodeId;
+using ir::SplitWay;
+using ir::Type;
+using ir::ValueId;
+
+class Splitter {
+ public:
+  Splitter(Graph* graph, const SplitPlan& plan)
+      : graph_(*graph), plan_(plan), builder_(graph) {}
+
+  absl::StatusOr<NodeId> Run() {
+    if (!CanBuild(graph_)) {
+      return absl::FailedPreconditionError("it needs opset 11 or newer");
+    }
+    RETURN_IF_ERROR(CheckNodes());
+    RETURN_IF_ERROR(PlaceOthers());
+
+    scan_ = builder_.Node(plan_.block, "Scan", {}, {}, "split/Scan");
+    body_ = builder_.Subgraph(scan_, "body", "split");
+    SplitBoundary boundary(&builder_, plan_.block, body_, plan_.parts);
+    RETURN_IF_ERROR(MakeParts());
+    for (const SplitNode& split : plan_.nodes) {
+      RETURN_IF_ERROR(EditNode(split, boundary));
+    }
+    std::vector<NodeId> nodes;
+    for (const SplitNode& split : plan_.nodes) nodes.push_back(split.node);
+    MoveIntoSubgraph(graph_, nodes, body_);
+    for (ValueId whole : outputs_) {
+      RETURN_IF_ERROR(boundary.Output(inner_[whole], whole, axis_[whole]));
+    }
+    RETURN_IF_ERROR(boundary.EnsureInput());
+    Assemble(boundary);
+    return scan_;
+  }
+
+ private:
+  absl::Status CheckNodes() {
+    for (const SplitNode& split : plan_.nodes) {
+      const ir::Node& node = graph_.node(split.node);
+      if (node.block != plan_.block || node.is_call || !node.blocks.empty() ||
+          split.way.windowed || split.way.combine != ir::Combine::kNone) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("node \"", Printable(graph_.DisplayName(split.node)),
+                         "\" cannot be part of a region"));
+      }
+      inside_.insert(split.node);
+      for (size_t r = 0; r < node.results.size(); ++r) {
+        if (node.results[r] == kNoValue) continue;
+        if (split.way.result_axes[r] < 0) {
+          return absl::FailedPreconditionError(absl::StrCat(
+              "\"", Printable(graph_.value(node.results[r]).name),
+              "\" is not split"));
+        }
+        axis_[node.results[r]] = split.way.result_axes[r];
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Nodes of the block that are not of the region, but stand among its nodes,
+  // go before it, or after it if they read what it makes.
+  absl::Status PlaceOthers() {
+    llvm::DenseSet<ValueId> made;
+    size_t left = plan_.nodes.size();
+    bool begun = false;
+    std::vector<ValueId> uses;
+    for (NodeId id : graph_.block(plan_.block).nodes) {
+      uses.clear();
+      ir::CollectUses(graph_, id, &uses);
+      if (inside_.contains(id)) {
+        begun = true;
+        --left;
+        continue;
+      }
+      if (begun && left == 0) {
+        after_.push_back(id);
+        continue;
+      }
+      bool depends = false;
+      for (ValueId value : uses) {
+        depends = depends || axis_.contains(value) || made.contains(value);
+      }
+      if (!depends) {
+        before_.push_back(id);
+        continue;
+      }
+      between_.push_back(id);
+      for (ValueId result : graph_.node(id).results) {
+        if (result != kNoValue) made.insert(result);
+      }
+    }
+    // No way back into the region.
+    for (const SplitNode& split : plan_.nodes) {
+      for (ValueId operand : graph_.node(split.node).operands) {
+        if (operand != kNoValue && made.contains(operand)) {
+          return absl::FailedPreconditionError(
+              absl::StrCat("\"", Printable(graph_.value(operand).name),
+                           "\" leaves the region and comes back"));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // What the region makes becomes of a part's size; what is read outside gets a
+  // second value for that.
+  absl::Status MakeParts() {
+    llvm::DenseSet<ValueId> outside;
+    const auto mark = [&](absl::Span<const NodeId> nodes) {
+      std::vector<ValueId> uses;
+      for (NodeId id : nodes) ir::CollectUses(graph_, id, &uses);
+      for (ValueId value : uses) outside.insert(value);
+    };
+    mark(between_);
+    mark(after_);
+    for (ValueId result : graph_.block(plan_.block).results) {
+      outside.insert(result);
+    }
+    for (const SplitNode& split : plan_.nodes) {
+      ir::Node& node = graph_.mutable_node(split.node);
+      for (ValueId& result : node.results) {
+        if (result == kNoValue) continue;
+        const int axis = axis_[result];
+        Type type = graph_.value(result).type;
+        const std::optional<Dim> part =
+            DivideExact(*(*type.shape)[axis], plan_.parts);
+        if (!part.has_value()) {
+          return absl::FailedPreconditionError(
+              absl::StrCat("\"", Printable(graph_.value(result).name),
+                           "\" has no whole parts"));
+        }
+        (*type.shape)[axis] = *part;
+        if (!outside.contains(result) && !graph_.value(result).pinned) {
+          graph_.mutable_value(result).type = std::move(type);
+          graph_.mutable_value(result).contents = nullptr;
+          inner_[result] = result;
+          continue;
+        }
+        const ValueId whole = result;
+        const ValueId inner =
+            builder_.Value(plan_.block, std::move(type),
+                           absl::StrCat(graph_.value(whole).name, "/part"));
+        graph_.mutable_value(inner).producer = split.node;
+        inner_[whole] = inner;
+        result = inner;
+        outputs_.push_back(whole);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status EditNode(const SplitNode& split, SplitBoundary& boundary) {
+    const SplitWay& way = split.way;
+    for (size_t i = 0; i < way.operands.size(); ++i) {
+      const ValueId operand = graph_.node(split.node).operands[i];
+      if (operand == kNoValue) continue;
+      const auto own = inner_.find(operand);
+      ValueId use = operand;
+      if (way.operands[i].axis < 0) {
+        if (own != inner_.end()) {
+          return absl::FailedPreconditionError(
+              absl::StrCat("node \"",
+                           Printable(graph_.DisplayName(split.node)),
+                           "\" needs all of \"",
+                           Printable(graph_.value(operand).name), "\""));
+        }
+        continue;
+      }
+      if (own != inner_.end()) {
+        if (axis_[operand] != way.operands[i].axis) {
+          return absl::FailedPreconditionError(absl::StrCat(
+              "\"", Printable(graph_.value(operand).name),
+              "\" is made along one axis and read along another"));
+        }
+        use = own->second;
+      } else {
+        const std::pair<ValueId, int> key(operand, way.operands[i].axis);
+        auto it = inputs_.find(key);
+        if (it == inputs_.end()) {
+          ASSIGN_OR_RETURN(const ValueId part,
+                           boundary.Input(operand, way.operands[i].axis));
+          it = inputs_.try_emplace(key, part).first;
+        }
+        use = it->second;
+      }
+      graph_.mutable_node(split.node).operands[i] = use;
+    }
+    RETURN_IF_ERROR(EditShapes(split, boundary));
+    if (way.attributes.empty() && way.pads.empty()) return absl::OkStatus();
+    return EditAttributes(split);
+  }
+
+  absl::Status EditShapes(const SplitNode& split, SplitBoundary& boundary) {
+    // By operand: a node has few.
+    std::vector<std::pair<int, std::vector<SplitBoundary::Replacement>>> edits;
+    for (const ir::ShapeEdit& edit : split.way.edits) {
+      auto it = std::find_if(edits.begin(), edits.end(), [&](const auto& e) {
+        return e.first == edit.operand;
+      });
+      if (it == edits.end()) {
+        it = edits.insert(it, {edit.operand, {}});
+      }
+      // The extent of the part of the first result that is split.
+      const ir::Node& node = graph_.node(split.node);
+      for (size_t r = 0; r < node.results.size(); ++r) {
+        if (node.results[r] == kNoValue) continue;
+        const int axis = split.way.result_axes[r];
+        it->second.push_back(
+            {edit.element,
+             *(*graph_.value(node.results[r]).type.shape)[axis]});
+        break;
+      }
+    }
+    for (const auto& [operand, replacements] : edits) {
+      ASSIGN_OR_RETURN(
+          const ValueId shape,
+          boundary.PartShape(graph_.node(split.node).operands[operand],
+                             replacements));
+      graph_.mutable_node(split.node).operands[operand] = shape;
+    }
+    return absl::OkStatus();
+  }
+
+  // The exporter takes a node's attributes from the source: one that differs is
+  // a new node.
+  absl::Status EditAttributes(const SplitNode& split) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node \"", Printable(graph_.DisplayName(split.node)),
+                     "\" needs other attributes for a part"));
+  }
+
+  void Assemble(const SplitBoundary& boundary) {
+    ir::Node& scan = graph_.mutable_node(scan_);
+    scan.operands.assign(boundary.operands().begin(),
+                         boundary.operands().end());
+    scan.results.assign(boundary.results().begin(), boundary.results().end());
+    scan.attributes.push_back(
+        {"num_scan_inputs", static_cast<int64_t>(boundary.operands().size())});
+    for (ValueId result : scan.results) {
+      graph_.mutable_value(result).producer = scan_;
+      graph_.mutable_value(result).contents = nullptr;
+    }
+    ir::Block& body = graph_.mutable_block(body_);
+    body.params = boundary.params();
+    body.results = boundary.body_results();
+    body.nodes.insert(body.nodes.begin(), boundary.body_begin().begin(),
+                      boundary.body_begin().end());
+    body.nodes.insert(body.nodes.end(), boundary.body_end().begin(),
+                      boundary.body_end().end());
+    std::vector<NodeId>& nodes = graph_.mutable_block(plan_.block).nodes;
+    nodes = before_;
+    const auto append = [&](const std::vector<NodeId>& more) {
+      nodes.insert(nodes.end(), more.begin(), more.end());
+    };
+    append(boundary.before());
+    nodes.push_back(scan_);
+    append(boundary.after());
+    append(between_);
+    append(after_);
+  }
+
+  Graph& graph_;
+  const SplitPlan& plan_;
+  Builder builder_;
+  NodeId scan_ = ir::kNoNode;
+  BlockId body_ = ir::kNoBlock;
+  llvm::DenseSet<NodeId> inside_;
+  llvm::DenseMap<ValueId, int> axis_;        // of what the region makes
+  llvm::DenseMap<ValueId, ValueId> inner_;   // of what the region makes
+  llvm::DenseMap<std::pair<ValueId, int>, ValueId> inputs_;
+  std::vector<ValueId> outputs_;
+  std::vector<NodeId> before_, between_, after_;
+};
+
+}  // namespace
+
+absl::StatusOr<NodeId> SplitRegion(Graph& graph, const SplitPlan& plan) {
+  return Splitter(&graph, plan).Run();
+}
+
+}  // namespace onnx_memopt::rewrite
