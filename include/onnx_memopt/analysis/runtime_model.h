@@ -2,7 +2,7 @@
 // which tensors share a buffer, when buffers are freed, and how much memory the
 // process takes for it. docs/runtime_model.md has the rules and their evidence.
 //
-// Targets: `ideal` (the file's order, a buffer lives as long as its values) and
+// Targets: `ideal` (the file's order, no reuse but in place, no scratch) and
 // `onnxruntime` (the CPU provider of the version in lib/analysis/ort_facts.h).
 //
 //   ASSIGN_OR_RETURN(RuntimePrediction now,
@@ -79,23 +79,7 @@ struct RuntimeValue {
   bool is_output = false;  // of the block
 };
 
-struct RuntimeBlock;
-
-// What the bodies of If, Loop and Scan add.
-struct RuntimeBodies {
-  enum class Kind : uint8_t { kIf, kLoop, kScan };
-  Kind kind = Kind::kIf;
-  std::vector<RuntimeBlock> blocks;  // of an If: both branches
-  // Iterations of a loop.
-  int64_t trip_count = 1;
-  // Of Loop and Scan: how many values are carried. A body's parameters and
-  // results begin with these (after Loop's iteration number and condition).
-  int32_t num_carried = 0;
-  // Of Scan: bytes of copies of inputs that are scanned along another axis than
-  // the first, and of results that are stacked along another.
-  std::vector<int64_t> input_copies_bytes;
-  std::vector<int64_t> output_copies_bytes;  // 0: written in place
-};
+struct RuntimeBodies;
 
 struct RuntimeStep {
   ir::NodeId node = ir::kNoNode;
@@ -104,29 +88,53 @@ struct RuntimeStep {
   llvm::SmallVector<int32_t, 4> inputs;
   llvm::SmallVector<int32_t, 0> captured;  // what its bodies read
   llvm::SmallVector<int32_t, 2> outputs;
-  int32_t alias_of = -1;  // the first output is this value's bytes
+  int32_t first_output = -1;  // result 0; -1 where it is left out
+  // Values: the first output is this one's bytes; -1: none.
+  int32_t alias_of = -1;
   // Values that the first output may overwrite.
   llvm::SmallVector<int32_t, 1> in_place;
   // Steps that must have run before; sorted, no duplicates.
   llvm::SmallVector<int32_t, 4> after;
-  // What the kernel allocates and frees while it runs, all at once.
+  // What the kernel takes while it runs, all at once, from the runtime's
+  // allocator, and from malloc.
   llvm::SmallVector<int64_t, 1> scratch_bytes;
-  // Of these, what comes from malloc and not from the runtime's allocator.
+  int64_t scratch_total_bytes = 0;
   int64_t malloc_bytes = 0;
-  // Pages of mapped weights that the first run touches here.
+  // Pages of mapped weights that this step is the first to touch.
   int64_t mapped_bytes = 0;
   // Shape and Size: run as soon as they can in kPriorityBased.
   bool eager = false;
-  std::shared_ptr<const RuntimeBodies> bodies;  // null for most
+  // An Identity in a loop's body: it hands a parameter through uncopied.
+  bool passes_through = false;
+  // Of If, Loop and Scan; null for others.
+  std::shared_ptr<const RuntimeBodies> bodies;
+  // Arena off, pattern off: the most that the bodies and the step's own outputs
+  // take together.
+  int64_t nested_peak_bytes = 0;
 };
 
 struct RuntimeBlock {
   ir::BlockId block = ir::kNoBlock;
   std::vector<RuntimeValue> values;
-  std::vector<RuntimeStep> steps;   // in the file's order
-  std::vector<int32_t> outputs;     // values, in order; may repeat
-  std::vector<int32_t> params;      // values, in order; of bodies
-  std::vector<ir::ValueId> unknown;  // values whose size is unknown
+  std::vector<RuntimeStep> steps;    // in the file's order
+  std::vector<int32_t> outputs;      // values, in order; may repeat
+  std::vector<ir::ValueId> unknown;  // values of unknown size
+};
+
+// What If, Loop and Scan run.
+struct RuntimeBodies {
+  enum class Kind : uint8_t { kIf, kLoop, kScan };
+  Kind kind = Kind::kIf;
+  std::vector<RuntimeBlock> blocks;  // of an If: both branches
+  int64_t trip_count = 1;            // of a loop
+  // Of Loop and Scan: how many values are carried. A body's results begin with
+  // these (after Loop's condition).
+  int32_t num_carried = 0;
+  // Of Scan: bytes of inputs that are copied since they are scanned along
+  // another axis than the first; and for each stacked result whether it is
+  // built in a buffer of its own and then transposed.
+  std::vector<int64_t> input_copies_bytes;
+  std::vector<bool> output_is_copied;
 };
 
 // Calls of functions are replaced by their bodies, which the runtime appends.
@@ -220,6 +228,7 @@ class RuntimeModel {
   RuntimePrediction ideal_;
   RuntimePrediction bare_;
   RuntimePrediction stock_;
+  std::vector<ir::NodeId> priority_order_;
 };
 
 }  // namespace onnx_memopt::analysis
