@@ -97,6 +97,14 @@ void Conv(const RuntimeContext& context, const Node& node, RuntimeStep* step) {
   step->scratch_bytes.push_back(Times(floats, sizeof(float)));
 }
 
+// Selects from both sides into a tensor each, then merges them.
+void Where(const RuntimeContext& context, const Node& node, RuntimeStep* step) {
+  if (node.results.empty() || node.results[0] == ir::kNoValue) return;
+  const int64_t bytes = context.sizes.bytes(node.results[0]).value_or(0);
+  step->scratch_bytes.push_back(bytes);
+  step->scratch_bytes.push_back(bytes);
+}
+
 using Rule = void (*)(const RuntimeContext& context, const Node& node,
                       RuntimeStep* step);
 
@@ -108,6 +116,7 @@ struct Row {
 
 constexpr Row kRows[] = {
     {"", "Conv", Conv},
+    {"", "Where", Where},
     {"com.microsoft", "FusedConv", Conv},
 };
 

@@ -93,7 +93,8 @@ class Builder {
     if (!is_new) return it->second;
     RuntimeValue value;
     value.id = id;
-    const std::optional<int64_t> bytes = context_.sizes.bytes(id);
+    std::optional<int64_t> bytes = context_.sizes.bytes(id);
+    if (!bytes) bytes = BlockedBytes(id);
     if (bytes && *bytes >= 0) {
       value.size_bytes = *bytes;
     } else if (id != kNoValue) {
@@ -102,6 +103,40 @@ class Builder {
     Classify(graph_.value(id).type, &value);
     out_.values.push_back(value);
     return it->second;
+  }
+
+  // Of a tensor whose channels ReorderInput fills up to whole blocks, of a size
+  // that the machine decides: a convolution that reads it has as many in its
+  // filters.
+  std::optional<int64_t> BlockedBytes(ValueId id) {
+    const ir::Value& value = graph_.value(id);
+    if (value.producer == ir::kNoNode || !value.type.is_tensor() ||
+        !value.type.shape || value.type.shape->size() != 4 ||
+        graph_.node(value.producer).op_type != "ReorderInput") {
+      return std::nullopt;
+    }
+    if (!found_filters_) FindFilters();
+    const auto filter = filters_.find(id);
+    if (filter == filters_.end()) return std::nullopt;
+    ir::Type type = value.type;
+    (*type.shape)[1] = ir::Dim(filter->second);
+    const std::optional<ir::Dim> bytes = SizeBytes(type);
+    return bytes ? bytes->Evaluate(context_.bindings) : std::nullopt;
+  }
+
+  void FindFilters() {
+    found_filters_ = true;
+    for (NodeId id : graph_.block(out_.block).nodes) {
+      const Node& node = graph_.node(id);
+      if (node.domain != "com.microsoft.nchwc" || node.op_type != "Conv") {
+        continue;
+      }
+      const auto filter = context_.OperandShape(node, 1);
+      if (!filter || filter->size() != 4) continue;
+      const auto channels =
+          CheckedMul((*filter)[1], IntAttribute(node, "group", 1));
+      if (channels) filters_[node.operands[0]] = *channels;
+    }
   }
 
   // The element's size and the dims; a symbolic dim counts as its name.
@@ -224,6 +259,8 @@ class Builder {
   RuntimeBlock out_;
   llvm::DenseMap<ValueId, int32_t> index_;
   llvm::DenseMap<ValueId, int32_t> mapped_;  // weights that were counted
+  bool found_filters_ = false;
+  llvm::DenseMap<ValueId, int64_t> filters_;  // channels of what a Conv reads
   std::vector<int64_t> key_;
   absl::flat_hash_map<std::vector<int64_t>, int32_t> classes_;
   absl::flat_hash_map<std::string, int64_t> dims_;

@@ -26,6 +26,7 @@ RuntimeOptions Normalized(RuntimeOptions options) {
     options.pattern = false;
     options.reuse = false;
     options.count_mapped_weights = false;
+    options.execution_order = ExecutionOrder::kFile;
   }
   return options;
 }
@@ -73,15 +74,8 @@ absl::StatusOr<int64_t> PredictBarePeak(const ir::Graph& graph,
   ASSIGN_OR_RETURN(
       const RuntimeBlock block,
       BuildRuntimeBlock(graph, analyses, ir::kMainBlock, normalized));
-  std::vector<int32_t> order;
-  if (normalized.target == RuntimeTarget::kIdeal) {
-    order.resize(block.steps.size());
-    for (size_t i = 0; i < order.size(); ++i) {
-      order[i] = static_cast<int32_t>(i);
-    }
-  } else {
-    order = RunOrder(block, normalized.execution_order);
-  }
+  const std::vector<int32_t> order =
+      RunOrder(block, normalized.execution_order);
   return BarePeak(block, order, PlanBuffers(block, order, normalized));
 }
 
@@ -125,6 +119,16 @@ absl::StatusOr<RuntimePrediction> PredictRuntime(
         SaturatingAdd(out.peak_steady_bytes, ort::kSteadyRunBytes);
   }
   return out;
+}
+
+absl::StatusOr<std::vector<MemoryEvent>> TraceFirstRun(
+    const ir::Graph& graph, AnalysisManager& analyses,
+    const RuntimeOptions& options) {
+  const RuntimeOptions normalized = Normalized(options);
+  ASSIGN_OR_RETURN(
+      const RuntimeBlock block,
+      BuildRuntimeBlock(graph, analyses, ir::kMainBlock, normalized));
+  return TraceRun(block, PlanFrame(block, normalized), /*warm=*/false);
 }
 
 absl::StatusOr<RuntimeModel> RuntimeModel::Compute(const ir::Graph& graph,

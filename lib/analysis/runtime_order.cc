@@ -70,6 +70,15 @@ class Orderer {
     return order;
   }
 
+  std::vector<int32_t> ByRank() const {
+    std::vector<int32_t> steps(steps_.size());
+    std::iota(steps.begin(), steps.end(), 0);
+    if (rank_.empty()) return steps;
+    std::sort(steps.begin(), steps.end(),
+              [&](int32_t a, int32_t b) { return Rank(a) < Rank(b); });
+    return steps;
+  }
+
   std::vector<int32_t> ByPriority() {
     std::vector<std::vector<int32_t>> consumers(steps_.size());
     std::vector<size_t> waiting(steps_.size());
@@ -106,15 +115,6 @@ class Orderer {
   int32_t Rank(int32_t step) const {
     return rank_.empty() ? step : rank_[Size(step)];
   }
-  std::vector<int32_t> ByRank() const {
-    std::vector<int32_t> steps(steps_.size());
-    std::iota(steps.begin(), steps.end(), 0);
-    if (rank_.empty()) return steps;
-    std::sort(steps.begin(), steps.end(),
-              [&](int32_t a, int32_t b) { return Rank(a) < Rank(b); });
-    return steps;
-  }
-
   const std::vector<RuntimeStep>& steps_;
   absl::Span<const int32_t> rank_;
 };
@@ -124,8 +124,15 @@ class Orderer {
 std::vector<int32_t> RunOrder(const RuntimeBlock& block, ExecutionOrder order,
                               absl::Span<const int32_t> rank) {
   Orderer orderer(block, rank);
-  return order == ExecutionOrder::kDefault ? orderer.DepthFirst()
-                                           : orderer.ByPriority();
+  switch (order) {
+    case ExecutionOrder::kDefault:
+      return orderer.DepthFirst();
+    case ExecutionOrder::kPriorityBased:
+      return orderer.ByPriority();
+    case ExecutionOrder::kFile:
+      break;
+  }
+  return orderer.ByRank();
 }
 
 }  // namespace onnx_memopt::analysis

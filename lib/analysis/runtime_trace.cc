@@ -252,13 +252,7 @@ class Tracer {
 
 FramePlan PlanFrame(const RuntimeBlock& block, const RuntimeOptions& options) {
   FramePlan plan;
-  if (options.target == RuntimeTarget::kIdeal) {
-    for (size_t i = 0; i < block.steps.size(); ++i) {
-      plan.order.push_back(static_cast<int32_t>(i));
-    }
-  } else {
-    plan.order = RunOrder(block, options.execution_order);
-  }
+  plan.order = RunOrder(block, options.execution_order);
   plan.buffers = PlanBuffers(block, plan.order, options);
   plan.use_pattern = options.pattern;
   if (options.pattern) {

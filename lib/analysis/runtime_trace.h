@@ -16,22 +16,6 @@
 
 namespace onnx_memopt::analysis {
 
-struct MemoryEvent {
-  enum class Kind : uint8_t {
-    kAllocate,       // from the runtime's allocator
-    kAllocateBlock,  // the same; its pages are touched later, by kTouch
-    kAllocateMalloc,
-    kMap,   // pages that stay
-    kFree,  // of any kind
-    kTouch,
-  };
-  Kind kind = Kind::kAllocate;
-  int32_t id = -1;  // of the allocation
-  int64_t size_bytes = 0;
-  int64_t offset_bytes = 0;  // kTouch: where in the block
-  int32_t position = -1;     // in the order of the main block
-};
-
 // Where the memory pattern puts each tensor of a block.
 struct PatternPlan {
   int64_t block_bytes = 0;

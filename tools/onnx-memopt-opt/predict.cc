@@ -1,11 +1,14 @@
 #include "onnx-memopt-opt/predict.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -37,9 +40,11 @@ absl::Status Set(const std::string& key, const std::string& value,
       options->threads > 0) {
     return absl::OkStatus();
   }
-  if (key == "order" && (value == "default" || value == "priority")) {
-    options->execution_order = value == "default"
-                                   ? ExecutionOrder::kDefault
+  if (key == "order" &&
+      (value == "default" || value == "priority" || value == "file")) {
+    options->execution_order = value == "default" ? ExecutionOrder::kDefault
+                               : value == "file"
+                                   ? ExecutionOrder::kFile
                                    : ExecutionOrder::kPriorityBased;
     return absl::OkStatus();
   }
@@ -51,15 +56,35 @@ absl::Status Set(const std::string& key, const std::string& value,
   return absl::InvalidArgumentError(absl::StrCat(
       "--predict: expected default, bare, or some of arena=on|off, "
       "pattern=on|off, reuse=on|off, mapped=on|off, threads=N, "
-      "order=default|priority, target=ideal|onnxruntime; not \"",
+      "order=default|priority|file, target=ideal|onnxruntime; not \"",
       key, value.empty() ? "" : "=", value, "\""));
+}
+
+// "+bytes" and "-bytes", each with the node of the main graph.
+absl::StatusOr<nlohmann::ordered_json> Trace(
+    const ir::Graph& graph, analysis::AnalysisManager& analyses,
+    const RuntimeOptions& options, const std::vector<ir::NodeId>& order) {
+  using Kind = analysis::MemoryEvent::Kind;
+  ASSIGN_OR_RETURN(const std::vector<analysis::MemoryEvent> events,
+                   TraceFirstRun(graph, analyses, options));
+  nlohmann::ordered_json json = nlohmann::json::array();
+  std::map<int32_t, int64_t> sizes;
+  for (const analysis::MemoryEvent& event : events) {
+    if (event.kind == Kind::kTouch || event.kind == Kind::kMap) continue;
+    const bool frees = event.kind == Kind::kFree;
+    if (!frees) sizes[event.id] = event.size_bytes;
+    const auto at = static_cast<size_t>(event.position);
+    json.push_back({absl::StrCat(frees ? "-" : "+", sizes[event.id]),
+                    event.position < 0 ? "" : graph.DisplayName(order[at])});
+  }
+  return json;
 }
 
 absl::StatusOr<RuntimeOptions> Parse(const std::string& text) {
   RuntimeOptions options;
   const std::vector<std::string> parts = absl::StrSplit(text, ',');
   for (const std::string& part : parts) {
-    if (part == "default") continue;
+    if (part == "default" || part == "trace") continue;
     if (part == "bare") {
       options = analysis::Bare(options);
       continue;
@@ -101,6 +126,10 @@ absl::StatusOr<std::string> Predict(const ir::Graph& graph,
   for (const analysis::LiveBuffer& buffer : prediction.at_peak) {
     json["at_peak"].push_back(
         {graph.value(buffer.value).name, buffer.size_bytes});
+  }
+  if (absl::StrContains(text, "trace")) {
+    ASSIGN_OR_RETURN(json["trace"],
+                     Trace(graph, analyses, options, prediction.order));
   }
   // A name in a model file may be any bytes.
   return json.dump(-1, ' ', /*ensure_ascii=*/true,

@@ -43,6 +43,10 @@ enum class RuntimeTarget : uint8_t { kIdeal, kOnnxRuntime };
 enum class ExecutionOrder : uint8_t {
   kDefault,        // depth first from the leaves, the highest index first
   kPriorityBased,  // the file's order, Shape and Size as early as possible
+  // The file's order itself. The runtime writes the graph that it has made
+  // (optimized_model_filepath) in the order in which a DEFAULT session runs it;
+  // read again, that file would run in another one.
+  kFile,
 };
 
 // The session options that decide about memory; the defaults are the runtime's.
@@ -211,6 +215,28 @@ struct RuntimePrediction {
 absl::StatusOr<RuntimePrediction> PredictRuntime(const ir::Graph& graph,
                                                  AnalysisManager& analyses,
                                                  const RuntimeOptions& options);
+
+// One step of the allocators in a run, in order of time.
+struct MemoryEvent {
+  enum class Kind : uint8_t {
+    kAllocate,       // from the runtime's allocator
+    kAllocateBlock,  // the same; its pages are touched later, by kTouch
+    kAllocateMalloc,
+    kMap,   // pages that stay
+    kFree,  // of any kind
+    kTouch,
+  };
+  Kind kind = Kind::kAllocate;
+  int32_t id = -1;  // of the allocation
+  int64_t size_bytes = 0;
+  int64_t offset_bytes = 0;  // kTouch: where in the block
+  int32_t position = -1;     // in the order of the main block
+};
+
+// The first run of the main graph, as the runtime asks its allocators.
+absl::StatusOr<std::vector<MemoryEvent>> TraceFirstRun(
+    const ir::Graph& graph, AnalysisManager& analyses,
+    const RuntimeOptions& options);
 
 // As an analysis: bare and default peaks with one thread, for printing.
 class RuntimeModel {
