@@ -31,7 +31,7 @@ inline constexpr int64_t kRegionTableDivisor = 32;
 // --- The memory pattern ---
 
 // Sizes of tensors in the planned block are rounded up to this.
-inline constexpr int64_t kPatternAlignmentBytes = 256;
+inline constexpr int64_t kPatternAlignmentBytes = 64;
 
 // --- Scratch of kernels ---
 
@@ -41,6 +41,10 @@ inline constexpr int64_t kConvBufferFloats = 16384;
 inline constexpr int64_t kGemmThreadComplexity = 65536;
 // Columns of a matrix product are dealt out to threads in multiples of this.
 inline constexpr int64_t kGemmThreadAlign = 16;
+
+// MultiHeadAttention: cache that blocks of keys and scores should fit in. Of the
+// machine: the second level's size.
+inline constexpr int64_t kFlashCacheBytes = 2 << 20;
 
 // --- The process ---
 

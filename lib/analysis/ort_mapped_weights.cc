@@ -41,6 +41,21 @@ bool Packs(const RuntimeContext& context, const ir::Node& node,
          (Is(node, "", "LSTM") || Is(node, "", "GRU"));
 }
 
+// What `value` is a view or a cast of.
+ir::ValueId RootOf(const RuntimeContext& context, ir::ValueId value) {
+  while (context.graph.value(value).producer != ir::kNoNode) {
+    const ir::Node& node =
+        context.graph.node(context.graph.value(value).producer);
+    const bool follows = node.info->view_of == 0 || Is(node, "", "Cast");
+    if (!follows || node.operands.empty() ||
+        node.operands[0] == ir::kNoValue) {
+      break;
+    }
+    value = node.operands[0];
+  }
+  return value;
+}
+
 }  // namespace
 
 int64_t ReadsInPlace(const RuntimeContext& context, const ir::Node& node,
@@ -52,20 +67,20 @@ int64_t ReadsInPlace(const RuntimeContext& context, const ir::Node& node,
   if (Packs(context, node, operand)) return 0;
   const int64_t pages =
       (weight.size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-  if (operand == 0 && Is(node, "", "Gather")) {
-    // Rows that are picked: at most as many pages as the result takes, and one
-    // more for each row.
-    const std::optional<ConcreteShape> data = context.OperandShape(node, 0);
-    const std::optional<ConcreteShape> rows = context.OperandShape(node, 1);
-    if (data && rows && !data->empty() && data->front() > 0) {
-      int64_t count = 1;
-      for (int64_t dim : *rows) {
-        count = std::min<int64_t>(count * std::max<int64_t>(dim, 0),
-                                  data->front());
-      }
-      const int64_t row_bytes = weight.size_bytes / data->front();
-      return std::min(pages, count * (row_bytes + kPageBytes));
-    }
+  // Filters in blocked layouts were made by the optimizer, in memory.
+  if (context.options.mapped_weights == MappedWeights::kOriginal &&
+      node.domain == "com.microsoft.nchwc") {
+    return 0;
+  }
+  // Rows that the caller's indices pick: not known before the run. Rows that
+  // the model picks itself are as good as all of them.
+  if (operand == 0 && Is(node, "", "Gather") && node.operands.size() > 1) {
+    const ir::ValueId rows = RootOf(context, node.operands[1]);
+    if (context.graph.value(rows).kind == ir::ValueKind::kInput) return 0;
+    const std::optional<int64_t> picked =
+        node.results.empty() ? std::nullopt
+                             : context.sizes.bytes(node.results[0]);
+    if (picked) return std::min(pages, *picked);
   }
   return pages;
 }

@@ -84,25 +84,168 @@ void Conv(const RuntimeContext& context, const Node& node, RuntimeStep* step) {
   if (filters > outputs) {
     floats = Times(outputs, k);  // the whole image, unfolded
   } else {
+    // Several images or groups are dealt to threads one by one.
     const int64_t threads = context.options.threads;
-    floats = Times(ConvThreads(filters, outputs, k, threads),
-                   ort::kConvBufferFloats);
     const int64_t images = Times((*x)[0], group);
-    if (images > 1) {
-      floats = Times(std::min(threads, images),
-                     std::max({Times(outputs, k), Times(filters, outputs),
-                               ort::kConvBufferFloats}));
-    }
+    const int64_t used = images > 1
+                             ? std::min(threads, images)
+                             : ConvThreads(filters, outputs, k, threads);
+    floats = Times(used, ort::kConvBufferFloats);
   }
   step->scratch_bytes.push_back(Times(floats, sizeof(float)));
 }
 
+int64_t ResultBytes(const RuntimeContext& context, const Node& node) {
+  if (node.results.empty() || node.results[0] == ir::kNoValue) return 0;
+  return context.sizes.bytes(node.results[0]).value_or(0);
+}
+
+int64_t OperandBytes(const RuntimeContext& context, const Node& node,
+                     size_t operand) {
+  if (operand >= node.operands.size() ||
+      node.operands[operand] == ir::kNoValue) {
+    return 0;
+  }
+  return context.sizes.bytes(node.operands[operand]).value_or(0);
+}
+
+int64_t FloatBytes(int64_t count) {
+  return Times(count, sizeof(float));
+}
+
+// One more tensor like the result: what comes in front of the bias or of the
+// last factor. (HardSwish and Mish are functions of two and more nodes.)
+void LikeResult(const RuntimeContext& context, const Node& node,
+                RuntimeStep* step) {
+  step->scratch_bytes.push_back(ResultBytes(context, node));
+}
+
 // Selects from both sides into a tensor each, then merges them.
-void Where(const RuntimeContext& context, const Node& node, RuntimeStep* step) {
-  if (node.results.empty() || node.results[0] == ir::kNoValue) return;
-  const int64_t bytes = context.sizes.bytes(node.results[0]).value_or(0);
-  step->scratch_bytes.push_back(bytes);
-  step->scratch_bytes.push_back(bytes);
+void TwoLikeResult(const RuntimeContext& context, const Node& node,
+                   RuntimeStep* step) {
+  step->scratch_bytes.assign(2, ResultBytes(context, node));
+}
+
+// Of more than two operands, partial results.
+void Variadic(const RuntimeContext& context, const Node& node,
+              RuntimeStep* step) {
+  if (node.operands.size() < 3) return;
+  step->scratch_bytes.assign(node.operands.size() == 3 ? 1 : 2,
+                             ResultBytes(context, node));
+}
+
+// From opset 13 on the axis is moved to the end, and back.
+void Softmax(const RuntimeContext& context, const Node& node,
+             RuntimeStep* step) {
+  const auto x = context.OperandShape(node, 0);
+  if (!x || node.opset < 13) return;
+  const auto rank = static_cast<int64_t>(x->size());
+  const int64_t axis = IntAttribute(node, "axis", -1);
+  if (axis == -1 || axis == rank - 1) return;
+  step->scratch_bytes.assign(2, ResultBytes(context, node));
+}
+
+// The product of the image and the filters, before it is folded.
+void ConvTranspose(const RuntimeContext& context, const Node& node,
+                   RuntimeStep* step) {
+  const auto x = context.OperandShape(node, 0);
+  const auto w = context.OperandShape(node, 1);
+  if (!x || !w || x->size() < 3 || w->size() != x->size()) return;
+  step->scratch_bytes.push_back(FloatBytes(
+      Times(Product(*w, 1, w->size()), Product(*x, 2, x->size()))));
+}
+
+// The scale of all images, and the squares of one with a margin of channels.
+void Lrn(const RuntimeContext& context, const Node& node, RuntimeStep* step) {
+  const auto x = context.OperandShape(node, 0);
+  const int64_t size = IntAttribute(node, "size", 1);
+  if (!x || x->size() != 4 || size < 1) return;
+  const int64_t area = Times((*x)[2], (*x)[3]);
+  step->scratch_bytes.push_back(FloatBytes(Product(*x, 0, x->size())));
+  step->scratch_bytes.push_back(
+      FloatBytes(Times(SaturatingAdd((*x)[1], size - 1), area)));
+}
+
+// The products of all inputs with the weights of the gates.
+void Recurrent(const RuntimeContext& context, const Node& node,
+               RuntimeStep* step) {
+  const auto x = context.OperandShape(node, 0);
+  const auto w = context.OperandShape(node, 1);
+  if (!x || !w || x->size() != 3 || w->size() != 3) return;
+  step->scratch_bytes.push_back(
+      FloatBytes(Times(Times((*x)[0], (*x)[1]), Times((*w)[0], (*w)[1]))));
+}
+
+// Operands and result are brought to the form of a batched product and back.
+void Einsum(const RuntimeContext& context, const Node& node,
+            RuntimeStep* step) {
+  if (node.operands.size() < 2) return;
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    step->scratch_bytes.push_back(OperandBytes(context, node, i));
+  }
+  step->scratch_bytes.push_back(ResultBytes(context, node));
+}
+
+// The first operand in 8 bits.
+void DynamicQuantizeMatMul(const RuntimeContext& context, const Node& node,
+                           RuntimeStep* step) {
+  const auto x = context.OperandShape(node, 0);
+  if (x) step->scratch_bytes.push_back(Product(*x, 0, x->size()));
+}
+
+// The scores of all heads.
+void Attention(const RuntimeContext& context, const Node& node,
+               RuntimeStep* step) {
+  const auto q = context.OperandShape(node, 0);
+  const auto k = context.OperandShape(node, 1);
+  const auto past = context.OperandShape(node, 4);
+  if (!q || !k || q->size() != k->size()) return;
+  int64_t heads = 0;
+  size_t axis = 1;
+  if (q->size() == 4) {
+    heads = (*q)[1];
+    axis = 2;
+  } else if (q->size() == 3) {
+    heads = IntAttribute(node, "q_num_heads", 0);
+  }
+  int64_t keys = (*k)[axis];
+  if (past && past->size() == 4) keys = SaturatingAdd(keys, (*past)[2]);
+  step->scratch_bytes.push_back(
+      FloatBytes(Times(Times((*q)[0], heads), Times((*q)[axis], keys))));
+}
+
+// com.microsoft Attention projects first: query, key and value of all heads,
+// the scores, and the result before its heads are merged.
+void ProjectedAttention(const RuntimeContext& context, const Node& node,
+                        RuntimeStep* step) {
+  const auto x = context.OperandShape(node, 0);
+  const auto w = context.OperandShape(node, 1);
+  const int64_t heads = IntAttribute(node, "num_heads", 0);
+  if (!x || !w || x->size() != 3 || w->size() != 2) return;
+  const int64_t tokens = Times((*x)[0], (*x)[1]);
+  step->scratch_bytes.push_back(FloatBytes(Times(tokens, (*w)[1])));
+  step->scratch_bytes.push_back(
+      FloatBytes(Times(Times(tokens, heads), (*x)[1])));
+  step->scratch_bytes.push_back(ResultBytes(context, node));
+}
+
+// Query, key and value by heads, and blocks of scores for each thread.
+void MultiHeadAttention(const RuntimeContext& context, const Node& node,
+                        RuntimeStep* step) {
+  const auto q = context.OperandShape(node, 0);
+  const auto k = context.OperandShape(node, 1);
+  const int64_t heads = IntAttribute(node, "num_heads", 0);
+  if (!q || !k || q->size() != 3 || k->size() != 3 || heads <= 0) return;
+  for (size_t i = 0; i < 3; ++i) {
+    step->scratch_bytes.push_back(OperandBytes(context, node, i));
+  }
+  const int64_t head = std::max<int64_t>((*q)[2] / heads, 1);
+  const int64_t keys =
+      std::min((*k)[1], ort::kFlashCacheBytes / (16 * 2 * head));
+  const int64_t rows = std::min((*q)[1], std::min(keys, 2 * head));
+  step->scratch_bytes.push_back(
+      Times(context.options.threads,
+            FloatBytes(Times(rows, 2 + keys + head))));
 }
 
 using Rule = void (*)(const RuntimeContext& context, const Node& node,
@@ -115,9 +258,28 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
+    {"", "Attention", Attention},
     {"", "Conv", Conv},
-    {"", "Where", Where},
+    {"", "ConvTranspose", ConvTranspose},
+    {"", "Einsum", Einsum},
+    {"", "GRU", Recurrent},
+    {"", "HardSwish", LikeResult},
+    {"", "LRN", Lrn},
+    {"", "LSTM", Recurrent},
+    {"", "LogSoftmax", Softmax},
+    {"", "Max", Variadic},
+    {"", "Mean", Variadic},
+    {"", "Min", Variadic},
+    {"", "Mish", LikeResult},
+    {"", "Softmax", Softmax},
+    {"", "Sum", Variadic},
+    {"", "Where", TwoLikeResult},
+    {"com.microsoft", "Attention", ProjectedAttention},
+    {"com.microsoft", "BiasGelu", LikeResult},
+    {"com.microsoft", "DynamicQuantizeMatMul", DynamicQuantizeMatMul},
+    {"com.microsoft", "FastGelu", LikeResult},
     {"com.microsoft", "FusedConv", Conv},
+    {"com.microsoft", "MultiHeadAttention", MultiHeadAttention},
 };
 
 }  // namespace

@@ -190,7 +190,7 @@ class Builder {
       if (i < 32 && (node.info->in_place >> i & 1) != 0) {
         step->in_place.push_back(value);
       }
-      if (context_.options.count_mapped_weights) {
+      if (context_.options.mapped_weights != MappedWeights::kNone) {
         CountMapped(node, i, step);
       }
     }

@@ -25,7 +25,7 @@ RuntimeOptions Normalized(RuntimeOptions options) {
     options.arena = false;
     options.pattern = false;
     options.reuse = false;
-    options.count_mapped_weights = false;
+    options.mapped_weights = MappedWeights::kNone;
     options.execution_order = ExecutionOrder::kFile;
   }
   return options;

@@ -20,6 +20,7 @@ namespace onnx_memopt {
 namespace {
 
 using analysis::ExecutionOrder;
+using analysis::MappedWeights;
 using analysis::RuntimeOptions;
 using analysis::RuntimeTarget;
 
@@ -30,14 +31,19 @@ absl::Status Set(const std::string& key, const std::string& value,
     if (key == "arena") options->arena = on;
     if (key == "pattern") options->pattern = on;
     if (key == "reuse") options->reuse = on;
-    if (key == "mapped") options->count_mapped_weights = on;
-    if (key == "arena" || key == "pattern" || key == "reuse" ||
-        key == "mapped") {
+    if (key == "arena" || key == "pattern" || key == "reuse") {
       return absl::OkStatus();
     }
   }
   if (key == "threads" && absl::SimpleAtoi(value, &options->threads) &&
       options->threads > 0) {
+    return absl::OkStatus();
+  }
+  if (key == "mapped" &&
+      (value == "none" || value == "original" || value == "all")) {
+    options->mapped_weights = value == "none"       ? MappedWeights::kNone
+                              : value == "original" ? MappedWeights::kOriginal
+                                                    : MappedWeights::kAll;
     return absl::OkStatus();
   }
   if (key == "order" &&
@@ -55,7 +61,7 @@ absl::Status Set(const std::string& key, const std::string& value,
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "--predict: expected default, bare, or some of arena=on|off, "
-      "pattern=on|off, reuse=on|off, mapped=on|off, threads=N, "
+      "pattern=on|off, reuse=on|off, threads=N, mapped=none|original|all, "
       "order=default|priority|file, target=ideal|onnxruntime; not \"",
       key, value.empty() ? "" : "=", value, "\""));
 }

@@ -49,6 +49,17 @@ enum class ExecutionOrder : uint8_t {
   kFile,
 };
 
+// The runtime maps external files. Pages of weights that no kernel packs when
+// the session is made become resident in the first run, and stay: which of the
+// graph's external weights does that concern?
+enum class MappedWeights : uint8_t {
+  kNone,  // none: the session's model has them inside
+  // Those that the runtime's optimizer did not make: for a graph that a session
+  // wrote, and a prediction for that session.
+  kOriginal,
+  kAll,
+};
+
 // The session options that decide about memory; the defaults are the runtime's.
 struct RuntimeOptions {
   RuntimeTarget target = RuntimeTarget::kOnnxRuntime;
@@ -57,10 +68,7 @@ struct RuntimeOptions {
   bool pattern = true;  // enable_mem_pattern
   bool reuse = true;    // enable_mem_reuse
   int threads = 1;      // intra_op_num_threads
-  // The graph's weights are in external files, which the runtime maps: pages
-  // of those that no kernel packs when the session is made count when the first
-  // run touches them.
-  bool count_mapped_weights = true;
+  MappedWeights mapped_weights = MappedWeights::kAll;
 };
 
 // Arena off, pattern off: every tensor is an allocation of its own.
