@@ -50,8 +50,8 @@ inline constexpr int64_t kFlashCacheBytes = 2 << 20;
 
 // What a run takes beside tensors and scratch: the frame, the call from Python,
 // stacks and heaps of threads.
-inline constexpr int64_t kFirstRunBytes = 256 << 10;
-inline constexpr int64_t kSteadyRunBytes = 512 << 10;
+inline constexpr int64_t kFirstRunBytes = 384 << 10;
+inline constexpr int64_t kSteadyRunBytes = 640 << 10;
 
 }  // namespace onnx_memopt::analysis::ort
 

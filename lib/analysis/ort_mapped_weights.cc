@@ -14,6 +14,8 @@ namespace onnx_memopt::analysis {
 namespace {
 
 constexpr int64_t kPageBytes = 4096;
+// Pages of a file that one access to it makes resident, at most.
+constexpr int64_t kFaultBytes = 2 << 20;
 
 bool Is(const ir::Node& node, absl::string_view domain,
         absl::string_view name) {
@@ -72,11 +74,14 @@ int64_t ReadsInPlace(const RuntimeContext& context, const ir::Node& node,
       node.domain == "com.microsoft.nchwc") {
     return 0;
   }
-  // Rows that the caller's indices pick: not known before the run. Rows that
-  // the model picks itself are as good as all of them.
+  // Rows that the caller's indices pick: not known before the run; at least
+  // what the system brings in at once. Rows that the model picks itself are as
+  // good as all of them.
   if (operand == 0 && Is(node, "", "Gather") && node.operands.size() > 1) {
     const ir::ValueId rows = RootOf(context, node.operands[1]);
-    if (context.graph.value(rows).kind == ir::ValueKind::kInput) return 0;
+    if (context.graph.value(rows).kind == ir::ValueKind::kInput) {
+      return std::min(pages, kFaultBytes);
+    }
     const std::optional<int64_t> picked =
         node.results.empty() ? std::nullopt
                              : context.sizes.bytes(node.results[0]);

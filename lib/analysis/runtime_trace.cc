@@ -172,14 +172,17 @@ class Tracer {
                const std::vector<FramePlan>& bodies) {
     const RuntimeBodies& loop = *step.bodies;
     const int64_t trips = std::min(loop.trip_count, kMaxTracedTrips);
+    std::vector<int32_t> fed;  // what the iteration gets from the last one
     std::vector<int32_t> carried;
     std::vector<int32_t> kept;
     const size_t num_carried = At(loop.num_carried) + 1;  // and the condition
     for (int64_t trip = 0; trip < trips; ++trip) {
-      std::vector<int32_t> outputs = Run(loop.blocks[0], bodies[0],
-                                         IsWarm(bodies[0]), false, false);
-      for (int32_t id : carried) Free(id);
+      for (int32_t id : fed) Free(id);
+      fed = std::move(carried);
       carried.clear();
+      const std::vector<int32_t> outputs = Run(
+          loop.blocks[0], bodies[0], IsWarm(bodies[0]), /*given=*/false,
+          /*is_main=*/false);
       for (size_t i = 0; i < outputs.size(); ++i) {
         (i < num_carried ? carried : kept).push_back(outputs[i]);
       }
@@ -192,6 +195,7 @@ class Tracer {
       if (bytes && *bytes > 0) kept.push_back(Add(Kind::kAllocate, *bytes));
     }
     for (int32_t value : step.outputs) AllocateOutput(frame, value);
+    for (int32_t id : fed) Free(id);
     for (int32_t id : carried) Free(id);
     for (int32_t id : kept) Free(id);
   }
@@ -202,14 +206,6 @@ class Tracer {
     std::vector<int32_t> temporary;
     for (int64_t bytes : scan.input_copies_bytes) {
       if (bytes > 0) temporary.push_back(Add(Kind::kAllocate, bytes));
-    }
-    const RuntimeBlock& body = scan.blocks[0];
-    for (size_t i = 0; i < At(scan.num_carried) && i < body.outputs.size();
-         ++i) {
-      const int64_t bytes = body.values[At(body.outputs[i])].size_bytes;
-      for (int64_t n = 1; n < std::min<int64_t>(scan.trip_count, 3); ++n) {
-        if (bytes > 0) temporary.push_back(Add(Kind::kAllocate, bytes));
-      }
     }
     std::vector<int32_t> late;
     for (size_t i = 0; i < step.outputs.size(); ++i) {
@@ -222,6 +218,15 @@ class Tracer {
                 frame->block.values[At(step.outputs[i])].size_bytes));
       } else {
         AllocateOutput(frame, step.outputs[i]);
+      }
+    }
+    const RuntimeBlock& body = scan.blocks[0];
+    // Two versions of what is carried; the last one is the result itself.
+    for (size_t i = 0; i < At(scan.num_carried) && i < body.outputs.size();
+         ++i) {
+      const int64_t bytes = body.values[At(body.outputs[i])].size_bytes;
+      for (int64_t n = 1; n < std::min<int64_t>(scan.trip_count, 3); ++n) {
+        if (bytes > 0) temporary.push_back(Add(Kind::kAllocate, bytes));
       }
     }
     const int64_t trips = std::min(scan.trip_count, kMaxTracedTrips);
