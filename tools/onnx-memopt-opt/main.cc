@@ -3,6 +3,7 @@
 //
 //   onnx-memopt-opt model.onnxtxt --passes=drop-dead --print=graph
 //   onnx-memopt-opt model.onnxtxt --print=liveness,profile
+//   onnx-memopt-opt model.onnx --predict=bare --predict=default,threads=2
 //   onnx-memopt-opt model.onnxtxt --passes=reorder -o out.onnxtxt
 
 #include <iostream>
@@ -23,6 +24,7 @@
 #include "onnx_memopt/analysis/liveness.h"
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/packing.h"
+#include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/analysis/timeline.h"
 #include "onnx_memopt/analysis/weights.h"
@@ -34,6 +36,7 @@
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/pass/pipeline.h"
 #include "onnx_memopt/support/status_macros.h"
+#include "onnx-memopt-opt/predict.h"
 #include "registry.h"
 
 namespace onnx_memopt {
@@ -83,6 +86,7 @@ const std::map<std::string, Printer>& Printers() {
       {"packing", PrintAnalysis<analysis::Packing>},
       {"peak-formulas", PrintPeakFormulas},
       {"profile", PrintAnalysis<analysis::MemoryProfile>},
+      {"runtime", PrintAnalysis<analysis::RuntimeModel>},
       {"sizes", PrintAnalysis<analysis::Sizes>},
       {"timeline", PrintAnalysis<analysis::Timeline>},
       {"weights", PrintAnalysis<analysis::Weights>},
@@ -96,6 +100,7 @@ struct Arguments {
   std::string passes;
   std::vector<std::string> print;
   std::vector<std::string> dims;
+  std::vector<std::string> predict;
   bool print_after_all = false;
 };
 
@@ -139,6 +144,11 @@ absl::Status Run(const Arguments& arguments) {
     RETURN_IF_ERROR(Printers().at(name)(graph, analyses, &text));
     std::cout << text;
   }
+  for (const std::string& wanted : arguments.predict) {
+    ASSIGN_OR_RETURN(const std::string json,
+                     Predict(graph, analyses, wanted));
+    std::cout << json << "\n";
+  }
   if (arguments.output.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const onnx::ModelProto proto, io::Export(*model, graph));
   return Save(proto, *model, arguments.output, {}).status();
@@ -158,6 +168,9 @@ int Main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember(names));
   app.add_option("--dim", arguments.dims, "NAME=N")->allow_extra_args(false);
+  app.add_option("--predict", arguments.predict,
+                 "session options; print what the runtime model says of them")
+      ->allow_extra_args(false);
   app.add_flag("--print-after-all", arguments.print_after_all,
                "print the graph before and after each pass");
   CLI11_PARSE(app, argc, argv);
