@@ -60,6 +60,7 @@ class Run {
     absl::StatusOr<ir::Graph> graph = io::Import(model_, import_);
     if (!graph.ok()) return WithPath(error_path_, graph.status());
     graph_ = *std::move(graph);
+    for (const auto& [name, size] : planned_) graph_.assumed[name] = size;
     const absl::Status status = AnalyseAndRewrite();
     if (!status.ok()) return WithPath(error_path_, status);
     return std::move(report_);
@@ -70,8 +71,9 @@ class Run {
     if (options_.progress) options_.progress(phase);
   }
 
-  // Names with one size are bound when the model is read; those of a sweep stay
-  // symbolic, and are given sizes one after another.
+  // Names with one size are bound when the model is read, unless passes are to
+  // run: those must not rely on a size, only plan for it. Names of a sweep stay
+  // symbolic too, and are given sizes one after another.
   absl::Status PrepareOptions() {
     import_.input_shapes = options_.input_shapes;
     size_t points = 1;
@@ -82,7 +84,11 @@ class Run {
       }
       checked_.dims[name] = *std::min_element(sizes.begin(), sizes.end());
       if (sizes.size() == 1) {
-        import_.dims[name] = sizes.front();
+        if (options_.rewrite) {
+          planned_[name] = sizes.front();
+        } else {
+          import_.dims[name] = sizes.front();
+        }
         continue;
       }
       points *= sizes.size();
@@ -106,15 +112,35 @@ class Run {
     MakeSweep();
     RETURN_IF_ERROR(ForEachSweepPoint(/*after=*/false));
     ChooseSweepPoint();
-    AnalysisManager analyses(&graph_);
-    ASSIGN_OR_RETURN(report_.before,
-                     BuildPeak(graph_, analyses, /*formulas=*/true));
-    ASSIGN_OR_RETURN(report_.weights, BuildWeights(graph_, analyses));
+    ir::Graph shown = Shown();
+    {
+      AnalysisManager analyses(&shown);
+      ASSIGN_OR_RETURN(report_.before,
+                       BuildPeak(shown, analyses, /*formulas=*/true));
+      ASSIGN_OR_RETURN(report_.weights, BuildWeights(shown, analyses));
+    }
     report_.weights_after_bytes = report_.weights.bytes;
-    if (options_.rewrite) RETURN_IF_ERROR(Rewrite(analyses));
+    if (options_.rewrite) {
+      RETURN_IF_ERROR(Rewrite());
+      shown = Shown();
+    }
+    AnalysisManager analyses(&shown);
+    if (options_.rewrite) {
+      ASSIGN_OR_RETURN(report_.after,
+                       BuildPeak(shown, analyses, /*formulas=*/true));
+      ASSIGN_OR_RETURN(const analysis::Weights* weights,
+                       analyses.Get<analysis::Weights>());
+      report_.weights_after_bytes = weights->bytes();
+      if (!options_.output.empty()) {
+        Progress("writing");
+        ASSIGN_OR_RETURN(const onnx::ModelProto proto,
+                         io::Export(*model_, graph_));
+        RETURN_IF_ERROR(Write(proto));
+      }
+    }
     Progress("reporting");
-    RETURN_IF_ERROR(BuildTables(graph_, analyses, &report_));
-    for (const std::string& name : graph_.symbols) {
+    RETURN_IF_ERROR(BuildTables(shown, analyses, &report_));
+    for (const std::string& name : shown.symbols) {
       const auto it = graph_.assumed.find(name);
       report_.dims.push_back(
           {.name = name,
@@ -144,10 +170,21 @@ class Run {
                      analyses.Get<analysis::Timeline>());
     report_.model.nodes =
         static_cast<int64_t>(timeline->steps(ir::kMainBlock).size());
-    for (const auto& [name, size] : import_.dims) {
-      report_.dims.push_back({.name = name, .value = size});
+    for (const auto* dims : {&import_.dims, &planned_}) {
+      for (const auto& [name, size] : *dims) {
+        report_.dims.push_back({.name = name, .value = size});
+      }
     }
     return absl::OkStatus();
+  }
+
+  // What the report is about: sizes that were asked for are numbers.
+  ir::Graph Shown() const {
+    ir::Graph shown = graph_.Clone();
+    if (!planned_.empty()) {
+      ir::Bind(ir::Bindings(planned_.begin(), planned_.end()), &shown);
+    }
+    return shown;
   }
 
   // Every combination, the last name changing fastest.
@@ -196,9 +233,7 @@ class Run {
     Assume(worst_);
   }
 
-  // Leaves the analyses of the rewritten graph in `analyses`.
-  absl::Status Rewrite(AnalysisManager& analyses) {
-    analyses.InvalidateAll();
+  absl::Status Rewrite() {
     pass::PipelineOptions options;
     options.observer = [&](absl::string_view pass, const ir::Graph&) {
       Progress(pass.empty() ? "optimizing" : absl::StrCat("after ", pass));
@@ -213,15 +248,7 @@ class Run {
     }
     RETURN_IF_ERROR(ForEachSweepPoint(/*after=*/true));
     Assume(worst_);
-    ASSIGN_OR_RETURN(report_.after,
-                     BuildPeak(graph_, analyses, /*formulas=*/true));
-    ASSIGN_OR_RETURN(const analysis::Weights* weights,
-                     analyses.Get<analysis::Weights>());
-    report_.weights_after_bytes = weights->bytes();
-    if (options_.output.empty()) return absl::OkStatus();
-    Progress("writing");
-    ASSIGN_OR_RETURN(const onnx::ModelProto proto, io::Export(*model_, graph_));
-    return Write(proto);
+    return absl::OkStatus();
   }
 
   absl::Status Write(const onnx::ModelProto& proto) {
@@ -252,6 +279,7 @@ class Run {
   std::string error_path_;     // the file that is being read or written
   io::ImportOptions import_;   // what is bound
   io::ImportOptions checked_;  // all names that options mention
+  decltype(io::ImportOptions::dims) planned_;  // sizes that passes plan for
   pass::Pipeline pipeline_;
   std::shared_ptr<const io::LoadedModel> model_;
   ir::Graph graph_;

@@ -202,6 +202,12 @@ absl::StatusOr<std::vector<NodeId>> TopologicalOrder(
 // its blocks use but do not define. No duplicates.
 void CollectUses(const Graph& graph, NodeId node, std::vector<ValueId>* uses);
 
+// Gives named dimensions their sizes, for good: types and known elements become
+// numbers, and the names leave Graph::symbols. A model that is to work for any
+// size must not be written from such a graph; sizes that passes plan for are in
+// Graph::assumed.
+void Bind(const Bindings& sizes, Graph* graph);
+
 // Checks the contract above; the message names the node and the tensor.
 absl::Status Verify(const Graph& graph);
 

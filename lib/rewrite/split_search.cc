@@ -1,0 +1,386 @@
+#include "onnx_memopt/rewrite/split_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "llvm/ADT/DenseSet.h"
+#include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/analysis/memory_profile.h"
+#include "onnx_memopt/analysis/sizes.h"
+#include "onnx_memopt/rewrite/grow_region.h"
+#include "onnx_memopt/support/status_macros.h"
+
+namespace onnx_memopt::rewrite {
+namespace {
+
+using analysis::AnalysisManager;
+using analysis::MemoryProfile;
+using ir::BlockId;
+using ir::Dim;
+using ir::Graph;
+using ir::kNoValue;
+using ir::NodeId;
+using ir::SplitWay;
+using ir::ValueId;
+
+// A few of them, evenly spread: small and large numbers of parts.
+constexpr size_t kMaxPartCounts = 8;
+// Ends of a region that are tried on each side of its seed.
+constexpr size_t kMaxCuts = 6;
+constexpr size_t kMaxSeeds = 12;
+constexpr int64_t kMaxParts = 4096;
+// A region of 16 times the nodes may hold twice the bytes.
+constexpr double kWidth = 0.25;
+
+std::string SeedKey(const Graph& graph, NodeId id) {
+  const ir::Node& node = graph.node(id);
+  std::string key = node.op_type;
+  for (ValueId result : node.results) {
+    if (result != kNoValue) {
+      absl::StrAppend(&key, " ", ToString(graph.value(result).type));
+    }
+  }
+  return key;
+}
+
+// The lower the better: bytes, but a wide region is worth more than a narrow one
+// of as many, since it is one loop instead of several, and what it holds can be
+// split again.
+double Score(const SplitFound& found) {
+  return static_cast<double>(found.after_bytes) /
+         std::pow(static_cast<double>(found.plan.nodes.size()), kWidth);
+}
+
+}  // namespace
+
+// Searches the regions around one step of one block.
+class SplitSearch::Place {
+ public:
+  Place(const SplitSearchOptions& options, const Graph& graph, BlockId block,
+        const analysis::Sizes& sizes, const MemoryProfile& profile)
+      : options_(options),
+        graph_(graph),
+        sizes_(sizes),
+        profile_(profile.block(block)),
+        bindings_(analysis::AssumedBindings(graph)),
+        flow_(graph, block) {}
+
+  absl::StatusOr<std::optional<SplitFound>> Run(
+      std::vector<SplitRecipe>* recipes) {
+    const int peak = profile_.peak_step;
+    if (peak < 0 || peak >= flow_.size()) return std::optional<SplitFound>();
+    const std::vector<int> seeds = Seeds(peak);
+    for (const SplitRecipe& recipe : *recipes) {
+      for (int seed : seeds) {
+        RETURN_IF_ERROR(TryRecipe(recipe, seed));
+      }
+      if (found_.has_value()) return std::move(found_);
+    }
+    for (int seed : seeds) {
+      for (const SplitWay& way : flow_.ways(seed)) {
+        RETURN_IF_ERROR(TryWay(seed, way));
+      }
+    }
+    if (!found_.has_value()) return std::optional<SplitFound>();
+    RETURN_IF_ERROR(ChooseParts());
+    recipe_.parts = found_->plan.parts;
+    recipes->push_back(recipe_);
+    return std::move(found_);
+  }
+
+ private:
+  int64_t Bytes(ValueId value) const { return sizes_.bytes(value).value_or(0); }
+
+  // The node at the peak, and what makes or reads the large tensors there.
+  std::vector<int> Seeds(int peak) const {
+    std::vector<std::pair<int64_t, ValueId>> live;
+    for (int p = 0; p <= peak; ++p) {
+      for (ValueId result : graph_.node(flow_.node(p)).results) {
+        if (result == kNoValue) continue;
+        const auto& users = flow_.users(result);
+        if (p == peak || (!users.empty() && users.back() >= peak)) {
+          live.emplace_back(-Bytes(result), result);
+        }
+      }
+    }
+    std::sort(live.begin(), live.end());
+    std::vector<int> seeds = {peak};
+    const auto add = [&](int position) {
+      if (position >= 0 && seeds.size() < kMaxSeeds &&
+          std::find(seeds.begin(), seeds.end(), position) == seeds.end()) {
+        seeds.push_back(position);
+      }
+    };
+    for (const auto& [bytes, value] : live) {
+      add(flow_.producer(value));
+      for (int user : flow_.users(value)) add(user);
+    }
+    return seeds;
+  }
+
+  // Numbers of parts that divide every extent, from few to many.
+  std::vector<Dim> PartCounts(const SplitPlan& plan) const {
+    int64_t common = 0;
+    std::optional<Dim> symbolic;
+    for (const SplitNode& split : plan.nodes) {
+      const std::optional<Dim> units =
+          DivideExact(split.way.extent, split.way.grain);
+      if (!units.has_value()) return {};
+      if (units->is_constant()) {
+        common = std::gcd(common, units->constant());
+      } else if (symbolic.has_value() && *symbolic != *units) {
+        return {};
+      } else {
+        symbolic = units;
+      }
+    }
+    if (symbolic.has_value()) {
+      // A number that is not known can only be had one by one.
+      if (common != 0 || !KeepsRows(plan, *symbolic)) return {};
+      return {*symbolic};
+    }
+    std::vector<Dim> counts;
+    for (int64_t n = 2; n <= std::min(common, kMaxParts); ++n) {
+      if (common % n == 0 && KeepsRows(plan, n)) counts.emplace_back(n);
+    }
+    while (counts.size() > kMaxPartCounts) {
+      // Thin out, the ends stay.
+      for (size_t i = 1; i + 1 < counts.size(); ++i) {
+        counts.erase(counts.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+    }
+    return counts;
+  }
+
+  // Matrix products of few rows or columns run slower.
+  bool KeepsRows(const SplitPlan& plan, const Dim& parts) const {
+    for (const SplitNode& split : plan.nodes) {
+      const ir::Node& node = graph_.node(split.node);
+      if (node.op_type != "MatMul" && node.op_type != "Gemm") continue;
+      const ir::Shape& shape = *graph_.value(node.results[0]).type.shape;
+      const int axis = split.way.result_axes[0];
+      if (axis + 2 < static_cast<int>(shape.size())) continue;
+      const std::optional<Dim> part = DivideExact(*shape[axis], parts);
+      if (!part.has_value()) return false;
+      const int64_t rows = part->Evaluate(bindings_).value_or(0);
+      const int64_t all = shape[axis]->Evaluate(bindings_).value_or(0);
+      if (rows < options_.min_rows && all >= options_.min_rows) return false;
+    }
+    return true;
+  }
+
+  // Positions where few bytes cross from what is before to what is after, on
+  // both sides of the seed, among the nodes of the region.
+  std::vector<int> Cuts(const std::vector<int>& region, int seed,
+                        bool left) const {
+    std::vector<std::pair<int64_t, int>> cost;
+    for (size_t i = 0; i + 1 < region.size(); ++i) {
+      if (left ? region[i + 1] > seed : region[i] < seed) continue;
+      const int cut = left ? region[i + 1] : region[i] + 1;
+      cost.emplace_back(Crossing(region[i], region[i + 1]), cut);
+    }
+    std::sort(cost.begin(), cost.end(), [&](const auto& a, const auto& b) {
+      if (a.first != b.first) return a.first < b.first;
+      return left ? a.second > b.second : a.second < b.second;
+    });
+    std::vector<int> cuts = {left ? region.front() : region.back() + 1};
+    for (const auto& [bytes, cut] : cost) {
+      if (cuts.size() >= kMaxCuts) break;
+      cuts.push_back(cut);
+    }
+    return cuts;
+  }
+
+  int64_t Crossing(int before, int after) const {
+    int64_t bytes = 0;
+    for (int p = 0; p <= before; ++p) {
+      for (ValueId result : graph_.node(flow_.node(p)).results) {
+        if (result == kNoValue) continue;
+        const auto& users = flow_.users(result);
+        if (!users.empty() && users.back() >= after) bytes += Bytes(result);
+      }
+    }
+    return bytes;
+  }
+
+  absl::Status TryWay(int seed, const SplitWay& way) {
+    const std::optional<SplitPlan> whole =
+        GrowRegion(flow_, seed, way, 0, flow_.size());
+    if (!whole.has_value()) return absl::OkStatus();
+    std::vector<int> region;
+    for (const SplitNode& split : whole->nodes) {
+      region.push_back(flow_.position(split.node));
+    }
+    for (int begin : Cuts(region, seed, /*left=*/true)) {
+      for (int end : Cuts(region, seed, /*left=*/false)) {
+        RETURN_IF_ERROR(TryWindow(seed, way, begin, end));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TryWindow(int seed, const SplitWay& way, int begin, int end) {
+    if (tried_ >= options_.max_candidates) return absl::OkStatus();
+    std::optional<SplitPlan> plan = GrowRegion(flow_, seed, way, begin, end);
+    if (!plan.has_value()) return absl::OkStatus();
+    const std::vector<Dim> counts = PartCounts(*plan);
+    if (counts.empty()) return absl::OkStatus();
+    plan->parts = counts.back();
+    std::string key;
+    for (const SplitNode& split : plan->nodes) {
+      absl::StrAppend(&key, Index(split.node), ":",
+                      split.way.result_axes.front(), " ");
+    }
+    if (!seen_.insert(std::move(key)).second) return absl::OkStatus();
+    ++tried_;
+    ASSIGN_OR_RETURN(const bool better, Try(*plan));
+    if (better) {
+      recipe_ = {.seed = SeedKey(graph_, flow_.node(seed)),
+                 .way = ToString(way),
+                 .begin = begin - seed,
+                 .end = end - seed};
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TryRecipe(const SplitRecipe& recipe, int seed) {
+    if (SeedKey(graph_, flow_.node(seed)) != recipe.seed) {
+      return absl::OkStatus();
+    }
+    for (const SplitWay& way : flow_.ways(seed)) {
+      if (ToString(way) != recipe.way) continue;
+      std::optional<SplitPlan> plan =
+          GrowRegion(flow_, seed, way, std::max(0, seed + recipe.begin),
+                     std::min(flow_.size(), seed + recipe.end));
+      if (!plan.has_value()) continue;
+      const std::vector<Dim> counts = PartCounts(*plan);
+      if (std::find(counts.begin(), counts.end(), recipe.parts) ==
+          counts.end()) {
+        continue;
+      }
+      plan->parts = recipe.parts;
+      RETURN_IF_ERROR(Try(*plan).status());
+    }
+    return absl::OkStatus();
+  }
+
+  // Live bytes at the highest step of a region, before and after it is split;
+  // nullopt if it cannot be.
+  absl::StatusOr<std::optional<SplitFound>> Measure(
+      const SplitPlan& plan) const {
+    SplitFound found{.plan = plan};
+    const int first = flow_.position(plan.nodes.front().node);
+    const int last = flow_.position(plan.nodes.back().node);
+    for (int p = first; p <= last; ++p) {
+      found.before_bytes =
+          std::max(found.before_bytes, profile_.live_bytes[p]);
+    }
+    Graph changed = graph_.Clone();
+    const absl::StatusOr<NodeId> scan = SplitRegion(changed, plan);
+    if (absl::IsFailedPrecondition(scan.status())) {
+      return std::optional<SplitFound>();
+    }
+    RETURN_IF_ERROR(scan.status());
+    AnalysisManager analyses(&changed);
+    ASSIGN_OR_RETURN(const MemoryProfile* profile,
+                     analyses.Get<MemoryProfile>());
+    // The steps that were not there, and those that stood among the region's.
+    const analysis::BlockProfile& after = profile->block(plan.block);
+    const auto& nodes = changed.block(plan.block).nodes;
+    // Nodes before the region and after it are where they were.
+    const size_t same_after =
+        static_cast<size_t>(flow_.size() - 1 - last);
+    for (size_t p = static_cast<size_t>(first); p + same_after < nodes.size();
+         ++p) {
+      found.after_bytes = std::max(found.after_bytes, after.live_bytes[p]);
+    }
+    return std::optional<SplitFound>(std::move(found));
+  }
+
+  // True if it is the best so far, and worth it.
+  absl::StatusOr<bool> Try(const SplitPlan& plan) {
+    ASSIGN_OR_RETURN(std::optional<SplitFound> found, Measure(plan));
+    if (!found.has_value()) return false;
+    if (static_cast<double>(found->after_bytes) >
+        options_.worth * static_cast<double>(found->before_bytes)) {
+      return false;
+    }
+    if (found->before_bytes - found->after_bytes < options_.min_gain_bytes ||
+        (found_.has_value() && Score(*found_) <= Score(*found))) {
+      return false;
+    }
+    found_ = std::move(found);
+    return true;
+  }
+
+  absl::Status ChooseParts() {
+    const int64_t best = found_->after_bytes;
+    const std::vector<Dim> counts = PartCounts(found_->plan);
+    for (const Dim& parts : counts) {
+      SplitPlan plan = found_->plan;
+      plan.parts = parts;
+      ASSIGN_OR_RETURN(std::optional<SplitFound> found, Measure(plan));
+      if (found.has_value() &&
+          static_cast<double>(found->after_bytes) <=
+              options_.tolerance * static_cast<double>(best)) {
+        found_ = std::move(found);
+        break;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const SplitSearchOptions& options_;
+  const Graph& graph_;
+  const analysis::Sizes& sizes_;
+  const analysis::BlockProfile& profile_;
+  const ir::Bindings bindings_;
+  const BlockFlow flow_;
+  std::set<std::string> seen_;
+  int tried_ = 0;
+  std::optional<SplitFound> found_;
+  SplitRecipe recipe_;
+};
+
+absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
+    const Graph& graph) {
+  AnalysisManager analyses(&graph);
+  ASSIGN_OR_RETURN(const MemoryProfile* profile, analyses.Get<MemoryProfile>());
+  ASSIGN_OR_RETURN(const analysis::Sizes* sizes,
+                   analyses.Get<analysis::Sizes>());
+  // From the main graph down to the innermost subgraph that runs at the peak.
+  std::vector<BlockId> path = {ir::kMainBlock};
+  while (true) {
+    const analysis::BlockProfile& here = profile->block(path.back());
+    if (here.peak_step < 0) break;
+    const auto& nodes = graph.block(path.back()).nodes;
+    // With calls of functions, steps are not positions.
+    if (here.live_bytes.size() != nodes.size()) break;
+    const NodeId node = nodes[static_cast<size_t>(here.peak_step)];
+    BlockId next = ir::kNoBlock;
+    for (BlockId block : graph.node(node).blocks) {
+      if (next == ir::kNoBlock || profile->block(block).peak_bytes >
+                                      profile->block(next).peak_bytes) {
+        next = block;
+      }
+    }
+    if (next == ir::kNoBlock || here.nested_bytes[here.peak_step] == 0) break;
+    path.push_back(next);
+  }
+  for (auto block = path.rbegin(); block != path.rend(); ++block) {
+    if (profile->block(*block).live_bytes.size() !=
+        graph.block(*block).nodes.size()) {
+      continue;
+    }
+    Place place(options_, graph, *block, *sizes, *profile);
+    ASSIGN_OR_RETURN(std::optional<SplitFound> found, place.Run(&recipes_));
+    if (found.has_value()) return found;
+  }
+  return std::optional<SplitFound>();
+}
+
+}  // namespace onnx_memopt::rewrite

@@ -1,0 +1,113 @@
+// split: runs regions of the graph part by part.
+//
+//     x [16, ...]                  x
+//     a = Conv(x)  16 images       y = Scan over the images of x {
+//     b = Relu(a)  16 images   =>        a = Conv(part)   1 image
+//     y = Pool(b)                        b = Relu(a)      1 image
+//                                        Pool(b) }
+//
+// Why it saves memory: while a region runs, its inputs and outputs are there as
+// a whole, and one part of all that is between them. The parts are items of the
+// batch, heads, tokens or rows of a matrix, channels: whatever dimension the
+// region's nodes keep apart (docs/split.md). A region is looked for at the
+// highest step of the graph, then at the step that is highest then, and so on
+// until none helps; bodies of regions may be split again. Cost: a few
+// microseconds a part and node, and slower matrix products where parts have few
+// rows. Refuses: regions whose live bytes would not fall by `worth`, random
+// ops, subgraphs and calls as part of a region, models before opset 11, models
+// with tensors of unknown size. Must not run after it: nothing.
+//
+// Options: max-regions (default 256), min-rows (default 32).
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "onnx_memopt/analysis/memory_profile.h"
+#include "onnx_memopt/ir/graph.h"
+#include "onnx_memopt/pass/pass.h"
+#include "onnx_memopt/pass/pass_options.h"
+#include "onnx_memopt/rewrite/builder.h"
+#include "onnx_memopt/rewrite/split_region.h"
+#include "onnx_memopt/rewrite/split_search.h"
+#include "onnx_memopt/support/format.h"
+#include "onnx_memopt/support/status_macros.h"
+
+namespace onnx_memopt::passes {
+namespace {
+
+using analysis::MemoryProfile;
+using ir::Graph;
+
+class Split final : public pass::Pass {
+ public:
+  Split(rewrite::SplitSearchOptions search, int64_t max_regions)
+      : search_(search), max_regions_(max_regions) {}
+
+  absl::string_view name() const override { return "split"; }
+
+  absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
+    if (!rewrite::CanBuild(graph)) {
+      context.Remark("left as it is: it needs opset 11 or newer");
+      return false;
+    }
+    ASSIGN_OR_RETURN(const MemoryProfile* profile,
+                     context.analyses().Get<MemoryProfile>());
+    if (!profile->complete()) {
+      context.Remark(
+          "left as it is: sizes of some tensors are unknown, so that a peak "
+          "cannot be compared");
+      return false;
+    }
+    const int64_t before = profile->main().peak_bytes;
+    rewrite::SplitSearch search(search_);
+    int64_t regions = 0;
+    while (regions < max_regions_) {
+      ASSIGN_OR_RETURN(const std::optional<rewrite::SplitFound> found,
+                       search.Find(graph));
+      if (!found.has_value()) break;
+      const std::string first =
+          graph.DisplayName(found->plan.nodes.front().node);
+      const std::string last = graph.DisplayName(found->plan.nodes.back().node);
+      RETURN_IF_ERROR(SplitRegion(graph, found->plan).status());
+      ++regions;
+      if (regions <= kShownRegions) {
+        context.Remark(absl::StrCat(
+            Printable(first), " to ", Printable(last), " (",
+            found->plan.nodes.size(), " nodes) in ",
+            found->plan.parts.ToString(), " parts: ",
+            FormatBytes(found->before_bytes), " -> ",
+            FormatBytes(found->after_bytes)));
+      }
+    }
+    if (regions == 0) return false;
+    context.analyses().InvalidateAll();
+    ASSIGN_OR_RETURN(profile, context.analyses().Get<MemoryProfile>());
+    context.Remark(absl::StrCat(regions, regions == 1 ? " region" : " regions",
+                                ", live peak ", FormatBytes(before), " -> ",
+                                FormatBytes(profile->main().peak_bytes)));
+    return true;
+  }
+
+ private:
+  static constexpr int64_t kShownRegions = 8;
+
+  rewrite::SplitSearchOptions search_;
+  int64_t max_regions_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<pass::Pass>> MakeSplit(
+    pass::PassOptions& options) {
+  rewrite::SplitSearchOptions search;
+  ASSIGN_OR_RETURN(const int64_t max_regions,
+                   options.Int("max-regions", 256, "split at most so many"));
+  ASSIGN_OR_RETURN(search.min_rows,
+                   options.Int("min-rows", search.min_rows,
+                               "rows that a part of a matrix product has"));
+  return std::make_unique<Split>(search, max_regions);
+}
+
+}  // namespace onnx_memopt::passes
