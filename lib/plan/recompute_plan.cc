@@ -8,7 +8,6 @@
 //   annealing from the seeds      -> rounds on all threads, each from the best
 //                                    plan of the round before
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -27,6 +26,7 @@
 #include "onnx_memopt/plan/schedule.h"
 #include "onnx_memopt/support/status_macros.h"
 #include "plan/recompute_anneal.h"
+#include "plan/recompute_clock.h"
 #include "plan/recompute_evict.h"
 #include "plan/recompute_keep.h"
 #include "plan/recompute_model.h"
@@ -70,27 +70,6 @@ constexpr int32_t kMaxExactNodes = 31;
 constexpr int64_t kKeepWork = 8'000'000;
 constexpr int64_t kMovesPerKeepTry = 300;
 constexpr int32_t kKeepFamily = 10;
-
-class Clock {
- public:
-  explicit Clock(double limit_seconds) : limit_(limit_seconds) {}
-  double Seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
-                                         start_)
-        .count();
-  }
-  bool limited() const { return limit_ > 0; }
-  double limit() const { return limit_; }
-  // Whether this share of the time is over.
-  bool Over(double share = 1) const {
-    return limited() && Seconds() >= share * limit_;
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ =
-      std::chrono::steady_clock::now();
-  double limit_;
-};
 
 struct Candidate {
   std::vector<int32_t> sequence;
@@ -367,9 +346,7 @@ class Planner {
       for (int32_t v : bound_.moment.ancestors) keep.choices.push_back(v);
       if (keep.choices.empty()) keep.choices = model_.order;
       if (clock_.limited()) {
-        keep.time_share = [&] {
-          return (clock_.Seconds() - begin) / (end_seconds - begin);
-        };
+        keep.time_share = [&] { return clock_.ShareOf(begin, end_seconds); };
       }
       keep.on_better = [&](absl::Span<const int32_t> sequence) {
         ShowFromThread(sequence);
@@ -443,7 +420,7 @@ class Planner {
   absl::Status AnnealRound(const ScaledModel& scaled, int round, double share,
                            double time_part) {
     const double started = clock_.Seconds();
-    const double seconds = (clock_.limit() - started) * time_part;
+    const double end = started + (clock_.limit() - started) * time_part;
     const auto moves =
         static_cast<int64_t>(static_cast<double>(TotalMoves()) * share);
     const bool explore = model_.n > kManyNodes || round < kExploreRounds;
@@ -459,9 +436,7 @@ class Planner {
                            : kRefineHot[turn % std::size(kRefineHot)],
           .lower_bound = LowerBoundFor(scaled)};
       if (clock_.limited()) {
-        anneal.time_share = [&] {
-          return (clock_.Seconds() - started) / seconds;
-        };
+        anneal.time_share = [&] { return clock_.ShareOf(started, end); };
       }
       anneal.on_better = [&](absl::Span<const int32_t> sequence) {
         ShowFromThread(sequence);
