@@ -4,6 +4,7 @@
 //   working set > budget          -> infeasible
 //   an order that fits            -> optimal, nothing runs twice
 //   few nodes                     -> exact search
+//   a chain of blocks             -> dynamic programming over it: a seed
 //   evictions along some orders   -> seeds
 //   annealing from the seeds      -> rounds on all threads, each from the best
 //                                    plan of the round before
@@ -26,6 +27,8 @@
 #include "onnx_memopt/plan/schedule.h"
 #include "onnx_memopt/support/status_macros.h"
 #include "plan/recompute_anneal.h"
+#include "plan/recompute_blocks.h"
+#include "plan/recompute_chain.h"
 #include "plan/recompute_clock.h"
 #include "plan/recompute_evict.h"
 #include "plan/recompute_keep.h"
@@ -37,10 +40,16 @@ namespace onnx_memopt::plan {
 namespace {
 
 // Shares of the time after which a part of the work makes way for the next.
+constexpr double kChainUntil = 0.5;
 constexpr double kBoundUntil = 0.15;
 constexpr double kChooseUntil = 0.2;
 constexpr double kEvictUntil = 0.3;
 constexpr double kKeepUntil = 0.6;
+
+// Most blocks of a chain, in turn, and work in entries of the tables.
+constexpr int32_t kMostBlocks[] = {1'200, 400, 128};
+constexpr int64_t kChainWork = 300'000'000;
+constexpr int32_t kChainFamily = 11;
 
 // Searches for what to keep at the critical moment, and how many choices of
 // each become seeds.
@@ -137,10 +146,12 @@ class Planner {
     bound_ = FindCostBound(model_, options_.budget,
                            [this] { return clock_.Over(kBoundUntil); });
     result_.lower_bound = bound_.cost;
-    RETURN_IF_ERROR(TryEvictions());
+    if (options_.methods.chain) RETURN_IF_ERROR(TryChains());
+    if (Done()) return Finish();
+    if (options_.methods.eviction) RETURN_IF_ERROR(TryEvictions());
     Report();
-    RETURN_IF_ERROR(TryKeeping());
-    RETURN_IF_ERROR(TryAnnealing());
+    if (options_.methods.keep) RETURN_IF_ERROR(TryKeeping());
+    if (options_.methods.anneal) RETURN_IF_ERROR(TryAnnealing());
     return Finish();
   }
 
@@ -202,7 +213,9 @@ class Planner {
           ReplayRecompute(problem_, options_.initial_sequence).status());
       RETURN_IF_ERROR(Offer(options_.initial_sequence, "input"));
     }
-    if (Done() || clock_.Over(0.05)) return absl::OkStatus();
+    if (Done() || clock_.Over(0.05) || !options_.methods.schedule) {
+      return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(
         ScheduleResult schedule,
         MinimizePeak(AsSchedule(model_),
@@ -210,6 +223,27 @@ class Planner {
     if (schedule.order == model_.order) return absl::OkStatus();
     RETURN_IF_ERROR(Offer(schedule.order, "order"));
     orders_.push_back(std::move(schedule.order));
+    return absl::OkStatus();
+  }
+
+  // Chains along each order, with as many blocks as the work allows and with
+  // fewer, which leaves finer units for memory.
+  absl::Status TryChains() {
+    const auto stop = [this] { return clock_.Over(kChainUntil); };
+    for (const std::vector<int32_t>& order : orders_) {
+      size_t last = 0;
+      for (const int32_t most : kMostBlocks) {
+        if (stop() || Done()) return absl::OkStatus();
+        const std::vector<RecomputeBlock> blocks =
+            FindBlocks(model_, order, most);
+        if (blocks.size() == last) continue;
+        last = blocks.size();
+        for (std::vector<int32_t>& sequence :
+             PlanChain(blocks, options_.budget, kChainWork, stop)) {
+          RETURN_IF_ERROR(Offer(std::move(sequence), "chain", kChainFamily));
+        }
+      }
+    }
     return absl::OkStatus();
   }
 
@@ -231,12 +265,14 @@ class Planner {
   // What might go first when memory is short; nothing for the last.
   std::vector<std::vector<bool>> FirstSets() const {
     std::vector<std::vector<bool>> sets;
-    if (!bound_.again.empty()) {
+    if (!bound_.again.empty() && options_.methods.choices) {
       std::vector<std::vector<KeptChoice>> chosen(kChooseRuns);
       OnThreads(kChooseRuns, [&](int run) {
         if (clock_.Over(kChooseUntil)) return;
-        chosen[run] = ChooseKept(model_, bound_.moment, bound_.again, kKeptSets,
-                                 options_.seed * 1'009 + run);
+        chosen[run] =
+            ChooseKept(model_, bound_.moment, bound_.again, kKeptSets,
+                       options_.max_moves, options_.seed * 1'009 + run,
+                       [this] { return clock_.Over(kChooseUntil); });
       });
       std::vector<KeptChoice> all;
       for (std::vector<KeptChoice>& some : chosen) {
