@@ -179,6 +179,7 @@ class Planner {
     result_.optimal = result_.outcome == RecomputeOutcome::kPlan &&
                       best_.replay.cost <= result_.lower_bound;
     result_.seconds = clock_.Seconds();
+    Report();
     return result_;
   }
 
