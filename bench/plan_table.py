@@ -50,26 +50,37 @@ def judge(tool, *arguments):
     return json.loads(done.stdout)
 
 
-def print_header():
-    print("| instance | aim | reference | ours | bound | gap | seconds "
-          "| CPU s | judged | aim met |")
-    print("|---|---|---|---:|---:|---:|---:|---:|---|---|", flush=True)
+HEADER = ("| instance | aim | reference | ours | bound | gap | seconds "
+          "| CPU s | judged | aim met |\n"
+          "|---|---|---|---:|---:|---:|---:|---:|---|---|")
 
 
-def print_row(r):
+def line(r):
     gap = "" if r["gap"] is None else f"{100 * r['gap']:.2f} %"
-    print(f"| {r['instance']} | {r['aim']} | {r['reference']} | {r['ours']} "
-          f"| {r['bound']} | {gap} | {r['seconds']:.2f} "
-          f"| {r['cpu_seconds']:.2f} | {r['judged']} "
-          f"| {'yes' if r['met'] else 'NO'} |", flush=True)
+    return (f"| {r['instance']} | {r['aim']} | {r['reference']} | {r['ours']} "
+            f"| {r['bound']} | {gap} | {r['seconds']:.2f} "
+            f"| {r['cpu_seconds']:.2f} | {r['judged']} "
+            f"| {'yes' if r['met'] else 'NO'} |")
 
 
-def summary(rows):
-    met = sum(r["met"] for r in rows)
-    print(f"\n{met} of {len(rows)} aims met, on {os.cpu_count()} cores with a "
-          f"load of {os.getloadavg()[0]:.1f} at the end.\n", flush=True)
-
-
-def write(rows, folder, name):
+def show(rows, folder, name):
+    """Prints the rows as they come, and writes them; the rows."""
+    done = []
+    print(HEADER, flush=True)
+    for row in rows:
+        print(line(row), flush=True)
+        done.append(row)
+    met = sum(r["met"] for r in done)
+    summary = (f"{met} of {len(done)} aims met, on {os.cpu_count()} cores with "
+               f"a load of {os.getloadavg()[0]:.1f} at the end.")
+    print(f"\n{summary}\n", flush=True)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (folder / f"{name}.json").write_text(json.dumps(done, indent=1) + "\n")
+    (folder / f"{name}.md").write_text(
+        "\n".join([HEADER, *map(line, done), "", summary, ""]))
+    return done
+
+
+def is_right(row):
+    """Whether the judge agrees with what the program says."""
+    return row["judged"] in ("valid", "proved", "no plan")
