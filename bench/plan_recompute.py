@@ -121,15 +121,18 @@ def published():
         yield path, json.loads(path.read_text()), path.stem
 
 
+def wanted(label, options):
+    return not options.only or any(text in label for text in options.only)
+
+
 def with_reference(options):
     for path, instance, name in published():
         for entry in instance["budgets"]:
             if "reference_cost" not in entry:
                 continue
             label = f"{name}, {entry['label']}"
-            if options.only and options.only not in label:
-                continue
-            yield path, entry, label
+            if wanted(label, options):
+                yield path, entry, label
 
 
 def rows(options, folder):
@@ -151,14 +154,14 @@ def rows(options, folder):
                   met and result["judged"] == "valid")
     for path, instance, name in published():
         label = f"{name}, working set - 1"
-        if options.only and options.only not in label:
+        if not wanted(label, options):
             continue
         result = solve(path, instance["working_set"] - 1, folder,
                        "--time-limit", 1, *flags)
         yield row(label, "infeasible, 1 s", "", result,
                   result["judged"] == "proved" and result["seconds"] <= 1)
     for path, budget, label, seconds, most in generated(folder):
-        if options.only and options.only not in label:
+        if not wanted(label, options):
             continue
         limit = min(seconds, options.time_limit)
         result = solve(path, budget, folder, "--time-limit", limit, *flags)
@@ -199,8 +202,8 @@ def parse(arguments):
     parser.add_argument("--time-limit", type=float, default=60)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", metavar="TEXT",
-                        help="rows whose name has this in it")
+    parser.add_argument("--only", metavar="TEXT", action="append", default=[],
+                        help="rows whose name has this in it; may be repeated")
     parser.add_argument("--without", action="store_true",
                         help="only the table of the methods")
     parser.add_argument("--max-moves", type=int, default=50000,
