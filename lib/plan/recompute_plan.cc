@@ -40,7 +40,7 @@ namespace onnx_memopt::plan {
 namespace {
 
 // Shares of the time after which a part of the work makes way for the next.
-constexpr double kChainUntil = 0.5;
+constexpr double kChainUntil = 0.9;
 constexpr double kBoundUntil = 0.15;
 constexpr double kChooseUntil = 0.2;
 constexpr double kEvictUntil = 0.3;
@@ -79,6 +79,7 @@ constexpr int32_t kMaxExactNodes = 31;
 constexpr int64_t kKeepWork = 8'000'000;
 constexpr int64_t kMovesPerKeepTry = 300;
 constexpr int32_t kKeepFamily = 10;
+constexpr int32_t kKeepSourcesFamily = 12;
 
 struct Candidate {
   std::vector<int32_t> sequence;
@@ -311,10 +312,12 @@ class Planner {
                                  .moment = bound_.moment.node};
             for (const bool eager : {false, true}) {
               if (eager && goes_first.empty()) continue;
-              if (clock_.Over(kEvictUntil)) return absl::OkStatus();
               rule.eager = eager;
               RETURN_IF_ERROR(TryEviction(evictors[order], order, rule));
             }
+            rule.eager = false;
+            rule.keep_sources = true;
+            RETURN_IF_ERROR(TryEviction(evictors[order], order, rule));
           }
         }
       }
@@ -324,12 +327,16 @@ class Planner {
 
   absl::Status TryEviction(Evictor& evictor, size_t order,
                            const EvictionRule& rule) {
+    const auto stop = [this] { return clock_.Over(kEvictUntil); };
+    if (stop()) return absl::OkStatus();
     // The relaxed choice leads elsewhere than the whole ones.
     const int32_t family = (rule.goes_first.empty()           ? 1
                             : rule.goes_first == bound_.again ? 2
                                                               : 3) +
-                           (rule.eager ? 3 : 0);
-    if (!evictor.Run(rule, MaxRuns(), std::numeric_limits<double>::max())) {
+                           (rule.eager ? 3 : 0) +
+                           (rule.keep_sources ? kKeepSourcesFamily : 0);
+    if (!evictor.Run(rule, MaxRuns(), std::numeric_limits<double>::max(),
+                     stop)) {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(Offer(evictor.sequence(), "greedy", family));
