@@ -45,6 +45,8 @@ constexpr double kBoundUntil = 0.15;
 constexpr double kChooseUntil = 0.2;
 constexpr double kEvictUntil = 0.3;
 constexpr double kKeepUntil = 0.6;
+// Of many nodes a run of evictions takes long, and annealing needs the time.
+constexpr double kEvictManyUntil = 0.2;
 
 // Most blocks of a chain, in turn, and work in entries of the tables.
 constexpr int32_t kMostBlocks[] = {1'200, 400, 128};
@@ -327,7 +329,8 @@ class Planner {
 
   absl::Status TryEviction(Evictor& evictor, size_t order,
                            const EvictionRule& rule) {
-    const auto stop = [this] { return clock_.Over(kEvictUntil); };
+    const double until = model_.n > kManyNodes ? kEvictManyUntil : kEvictUntil;
+    const auto stop = [&] { return clock_.Over(until); };
     if (stop()) return absl::OkStatus();
     // The relaxed choice leads elsewhere than the whole ones.
     const int32_t family = (rule.goes_first.empty()           ? 1
