@@ -30,7 +30,8 @@ stderr, one JSON line with the result to stdout:
   optimal         the two are equal
   infeasible      proved that there is no plan; "proof" says how
   working_set     where there is no plan: values that every plan holds together
-  method ("order", "exact", "chain", "greedy", "keep", "anneal"), seconds, threads, seed)";
+  method ("order", "exact", "chain", "greedy", "keep", "anneal"), seconds,
+  threads, seed)";
 
 constexpr char kFooter[] =
     R"(Examples:
