@@ -7,17 +7,14 @@ MiniMalloc's instances at their capacity with one rule switched off at a time.
 """
 
 import argparse
-import json
-import os
 import pathlib
-import resource
-import subprocess
+import random
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-SHARED = pathlib.Path(os.environ.get("ONNX_MEMOPT_SHARED",
-                                     ROOT.parent / "shared"))
+import plan_table
+from plan_table import SHARED
+
 CAPACITY = 1048576
 RULES = ["fail-first", "nogoods", "decompose", "raise", "support", "restarts",
          "low-aims", "warm-up"]
@@ -31,87 +28,107 @@ MINIMALLOC_SECONDS = {"A": 12.55, "B": 9.26, "C": 1.54, "D": 7.74, "E": 10.82,
 LOWEST_KNOWN = {"C": 1039360, "D": 1034240, "J": 1041408}
 
 
-def child_seconds():
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def solve(program, instance, folder, *options):
-    """The program's result line, with the judge's verdict and CPU seconds."""
+def solve(path, folder, *options):
+    """The program's result line, with the judge's word on the plan."""
     out = pathlib.Path(folder) / "plan.csv"
     out.unlink(missing_ok=True)
-    before = child_seconds()
-    run = subprocess.run([program, "offsets", instance, "-o", out, "--quiet",
-                          *map(str, options)],
-                         capture_output=True, text=True, check=False)
-    cpu = child_seconds() - before
-    if run.returncode not in (0, 3):
-        raise RuntimeError(f"{instance.name}: {run.stderr.strip()}")
-    result = json.loads(run.stdout)
-    judge = subprocess.run(
-        [sys.executable, SHARED / "tools" / "judge_offsets.py", instance, out],
-        capture_output=True, text=True, check=False)
-    verdict = json.loads(judge.stdout)
+    result = plan_table.run("offsets", path, "-o", out, *options)
+    verdict = plan_table.judge("judge_offsets.py", path, out)
     result["judged"] = "valid" if verdict["valid"] else verdict["error"]
     if verdict["height"] != result["height"]:
-        result["judged"] = f"the height is {verdict['height']}"
-    result["cpu_seconds"] = cpu
+        result["judged"] = f"wrong: the height is {verdict['height']}"
     return result
 
 
-def row(name, aim, reference, result):
-    return {"instance": name, "aim": aim, "reference": reference, **result}
+def row(name, aim, reference, result, met):
+    return {"instance": name, "aim": aim, "reference": reference,
+            "ours": result["height"], "bound": result["lower_bound"],
+            "met": met and result["judged"] == "valid", **result}
 
 
-def print_table(rows):
-    print("| instance | aim | reference | height | bound | gap | seconds "
-          "| CPU s | judged |")
-    print("|---|---|---|---:|---:|---:|---:|---:|---|")
-    for r in rows:
-        print(f"| {r['instance']} | {r['aim']} | {r['reference']} "
-              f"| {r['height']} | {r['lower_bound']} | {100 * r['gap']:.2f} % "
-              f"| {r['seconds']:.2f} | {r['cpu_seconds']:.2f} "
-              f"| {r['judged']} |")
-    print(flush=True)
+def random_buffers(path, count):
+    """Buffers of random sizes with lives of up to a hundredth of the time."""
+    generator = random.Random(7)
+    with path.open("w") as file:
+        file.write("id,lower,upper,size\n")
+        for i in range(count):
+            lower = generator.randrange(count)
+            upper = lower + generator.randint(1, count // 100)
+            file.write(f"{i},{lower},{upper},{generator.randint(1, 1000)}\n")
 
 
-def at_capacity(program, instances, folder, options):
-    rows = []
-    for path in instances:
+def instances():
+    data = SHARED / "data" / "offsets"
+    return (sorted((data / "minimalloc").glob("[A-Z].*.csv")),
+            sorted((data / "idealloc").glob("*.csv")))
+
+
+def at_capacity(options, folder):
+    """MiniMalloc's instances, and their sum, which has the aim."""
+    seconds = cpu = 0.0
+    valid = True
+    for path in instances()[0]:
         name = path.name.split(".")[0]
-        result = solve(program, path, folder, "--capacity", CAPACITY,
-                       "--time-limit", options.time_limit,
-                       "--threads", options.threads, "--seed", options.seed)
-        rows.append(row(name, f"<= {CAPACITY}",
-                        f"{MINIMALLOC_SECONDS[name]:.2f} s (MiniMalloc)",
-                        result))
-    return rows
+        result = solve(path, folder, "--capacity", CAPACITY, "--time-limit",
+                       options.time_limit, "--threads", options.threads,
+                       "--seed", options.seed)
+        seconds += result["seconds"]
+        cpu += result["cpu_seconds"]
+        valid = valid and result["feasible"] is True
+        yield row(f"MiniMalloc {name}", f"<= {CAPACITY}",
+                  f"{MINIMALLOC_SECONDS[name]:.2f} s (MiniMalloc)", result,
+                  result["feasible"] is True)
+    total = {"height": "", "lower_bound": "", "gap": None, "seconds": seconds,
+             "cpu_seconds": cpu, "judged": "valid"}
+    yield row("MiniMalloc A to K together", "16 s",
+              f"{sum(MINIMALLOC_SECONDS.values()):.1f} s (MiniMalloc)", total,
+              valid and seconds <= 16)
 
 
-def lowest(program, instances, folder, options):
-    rows = []
-    for path in instances:
+def lowest(options, folder):
+    minimalloc, idealloc = instances()
+    flags = ["--threads", options.threads, "--seed", options.seed]
+    for path in minimalloc:
         name = path.name.split(".")[0]
-        if name in LOWEST_KNOWN:
-            reference = f"{LOWEST_KNOWN[name]} (MiniMalloc)"
-        else:
-            reference = "no optimum published"
-        rows.append(row(name, "lowest", reference,
-                        solve(program, path, folder, "--time-limit",
-                              options.time_limit, "--threads",
-                              options.threads, "--seed", options.seed)))
-    return rows
+        if name not in LOWEST_KNOWN:
+            continue
+        known = LOWEST_KNOWN[name]
+        result = solve(path, folder, "--time-limit", options.time_limit,
+                       *flags)
+        height = result["height"]
+        yield row(f"MiniMalloc {name}", f"{'<=' if name == 'C' else '<'} "
+                  f"{known}", f"{known} (MiniMalloc)", result,
+                  height < known or name == "C" and height == known)
+    for path in idealloc:
+        result = solve(path, folder, "--time-limit", options.time_limit,
+                       *flags)
+        yield row(f"idealloc {path.stem}", "gap <= 1 %", "none published",
+                  result, result["gap"] <= 0.01)
+    path = folder / "random.csv"
+    random_buffers(path, 100_000)
+    # No time: the greedy plan alone.
+    result = solve(path, folder, "--time-limit", 0, *flags)
+    yield row("100,000 random buffers, greedy", "1 s", "", result,
+              result["seconds"] <= 1)
 
 
-def without_rules(program, instances, folder, options):
+def rows(options, folder):
+    """Every aim, as rows of the table."""
+    yield from at_capacity(options, folder)
+    if not options.capacity_only:
+        yield from lowest(options, folder)
+
+
+def without_rules(options, folder):
     """How many are solved, and the work, a rule at a time."""
+    minimalloc = instances()[0]
     print("| without | solved | CPU s | states |")
     print("|---|---:|---:|---:|")
     for rule in [None, *RULES]:
         solved, seconds, states = 0, 0.0, 0
-        for path in instances:
+        for path in minimalloc:
             switch = [] if rule is None else ["--without", rule]
-            result = solve(program, path, folder, "--capacity", CAPACITY,
+            result = solve(path, folder, "--capacity", CAPACITY,
                            "--time-limit", 600,
                            "--max-states", options.max_states,
                            "--threads", options.threads, "--seed",
@@ -119,54 +136,54 @@ def without_rules(program, instances, folder, options):
             solved += result["feasible"] is True
             seconds += result["cpu_seconds"]
             states += result["states"]
-        print(f"| {rule or '(nothing)'} | {solved} of {len(instances)} "
+        print(f"| {rule or '(nothing)'} | {solved} of {len(minimalloc)} "
               f"| {seconds:.1f} | {states} |", flush=True)
     print(flush=True)
 
 
-def main(arguments):
+def parse(arguments):
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--time-limit", type=float, default=20)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--capacity-only", action="store_true",
+                        help="only MiniMalloc's instances at their capacity")
     parser.add_argument("--without", action="store_true",
                         help="only the table of the rules")
     parser.add_argument("--max-states", type=int, default=600000,
                         help="with --without: a limit for each thread, which "
                         "unlike seconds does not depend on the load")
     parser.add_argument("--out", type=pathlib.Path,
-                        default=ROOT / "build" / "bench")
-    options = parser.parse_args(arguments)
-    folder = os.environ.get("ONNX_MEMOPT_BIN_DIR",
-                            ROOT / "build" / "release" / "bin")
-    program = pathlib.Path(folder) / "onnx-memopt-plan"
-    if not program.exists():
-        print(f"plan_offsets: {program}: no such program", file=sys.stderr)
+                        default=plan_table.ROOT / "build" / "bench")
+    return parser.parse_args(arguments)
+
+
+def available():
+    if plan_table.program() is None:
+        return False
+    if all(instances()):
+        return True
+    print(f"plan_offsets: skipped, no instances in "
+          f"{SHARED / 'data' / 'offsets'}")
+    return False
+
+
+def main(arguments):
+    options = parse(arguments)
+    if plan_table.program() is None:
         return 1
-    data = SHARED / "data" / "offsets"
-    minimalloc = sorted((data / "minimalloc").glob("[A-Z].*.csv"))
-    idealloc = sorted((data / "idealloc").glob("*.csv"))
-    if not minimalloc or not idealloc:
-        print(f"plan_offsets: skipped, no instances in {data}")
+    if not available():
         return 0
     with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
         if options.without:
-            without_rules(program, minimalloc, scratch, options)
+            without_rules(options, folder)
             return 0
-        first = at_capacity(program, minimalloc, scratch, options)
-        print_table(first)
-        print(f"Together: {sum(r['seconds'] for r in first):.1f} s, "
-              f"{sum(r['cpu_seconds'] for r in first):.1f} s of CPU "
-              f"(MiniMalloc: {sum(MINIMALLOC_SECONDS.values()):.1f} s)\n")
-        open_ones = [p for p in minimalloc if p.name[0] in LOWEST_KNOWN]
-        second = lowest(program, open_ones + idealloc, scratch, options)
-        print_table(second)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "plan_offsets.json").write_text(
-        json.dumps(first + second, indent=1) + "\n")
-    return 0 if all(r["judged"] == "valid" for r in first + second) else 1
+        done = plan_table.show(rows(options, folder), options.out,
+                               "plan_offsets")
+    return 0 if all(plan_table.is_right(r) for r in done) else 1
 
 
 if __name__ == "__main__":

@@ -3,20 +3,25 @@
   cli      the program on whole models, next to other programs
   reorder  what the pass reorder gains on the shared models
   micro    single functions on generated graphs (Google Benchmark)
-  plan     the planners on published instances, by independent judges
+  plan     both planners on published and generated instances, by independent
+           judges
 
 Each prints a table in Markdown and writes it, with the raw figures in JSON, to
 build/bench/. Without a name, all of them run.
 """
 
 import argparse
+import itertools
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import cli
 import plan_offsets
+import plan_recompute
+import plan_table
 import reorder
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -69,9 +74,19 @@ def parse(arguments):
 
 
 def plan(program, options):
-    """The offsets table; `--quick` gives each instance a second."""
+    """One table of both planners; `--quick` shows a few rows of it."""
     del program  # the planners' program is found beside it
-    return plan_offsets.main(["--time-limit", "1"] if options.quick else [])
+    quick = {plan_offsets: ["--time-limit", "1", "--capacity-only"],
+             plan_recompute: ["--time-limit", "1", "--only", "vgg19"]}
+    planners = [planner for planner in quick if planner.available()]
+    if not planners:
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        rows = itertools.chain.from_iterable(
+            planner.rows(planner.parse(quick[planner] if options.quick else []),
+                         pathlib.Path(scratch)) for planner in planners)
+        done = plan_table.show(rows, options.out, "plan")
+    return 0 if all(plan_table.is_right(row) for row in done) else 1
 
 
 BENCHMARKS = {"cli": cli.main, "reorder": reorder.main, "micro": micro,

@@ -15,6 +15,7 @@ namespace {
 // A value that is not read any more by the order itself, but may be by what is
 // made again, counts as read this many times the whole order later.
 constexpr int32_t kNever = 4;
+constexpr size_t kRunsPerCheck = 64;
 
 }  // namespace
 
@@ -60,7 +61,9 @@ void Evictor::Reset(const EvictionRule& rule) {
   live_memory_ = 0;
 }
 
-bool Evictor::Run(const EvictionRule& rule, int64_t max_runs, double max_cost) {
+bool Evictor::Run(const EvictionRule& rule, int64_t max_runs, double max_cost,
+                  const std::function<bool()>& stop) {
+  stop_ = &stop;
   max_runs_ = max_runs;
   max_cost_ = max_cost;
   Reset(rule);
@@ -147,6 +150,9 @@ bool Evictor::Make(int32_t node) {
         cost_ > max_cost_) {
       return false;
     }
+    if (*stop_ && sequence_.size() % kRunsPerCheck == 0 && (*stop_)()) {
+      return false;
+    }
     for (int32_t u : inputs) --locks_[u];
   }
   return true;
@@ -178,6 +184,19 @@ void Evictor::MakeRoom(int64_t memory) {
       return;
     }
     Drop(worst);
+    if (rule_->keep_sources) KeepSources(worst);
+  }
+}
+
+// Where the value is read next, its inputs are read too, to make it again.
+void Evictor::KeepSources(int32_t v) {
+  const int32_t use = NextUse(v, now_);
+  if (use >= model_.n) return;
+  for (int32_t u : model_.inputs[v]) {
+    std::vector<int32_t>& uses = uses_[u];
+    const auto place =
+        std::lower_bound(uses.begin() + next_use_[u], uses.end(), use);
+    if (place == uses.end() || *place != use) uses.insert(place, use);
   }
 }
 

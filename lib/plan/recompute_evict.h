@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -31,6 +32,9 @@ struct EvictionRule {
   // What goes first goes at once, memory short or not, when it is not read any
   // more before the moment; made again, it is a value like others.
   bool eager = false;
+  // What goes will be made again where it is read next: until then its inputs
+  // count as needed.
+  bool keep_sources = false;
 };
 
 class Evictor {
@@ -39,8 +43,10 @@ class Evictor {
   Evictor(const RecomputeModel& model, absl::Span<const int32_t> order,
           int64_t budget);
 
-  // False if the plan would take more runs, or cost more.
-  bool Run(const EvictionRule& rule, int64_t max_runs, double max_cost);
+  // False if the plan would take more runs, or cost more, or `stop`, which is
+  // asked now and then and may be empty, says so.
+  bool Run(const EvictionRule& rule, int64_t max_runs, double max_cost,
+           const std::function<bool()>& stop = {});
   // Of the last run that was not cut short: the plan, its cost, and whether it
   // is within the budget: it is over where nothing could go.
   const std::vector<int32_t>& sequence() const { return sequence_; }
@@ -59,6 +65,7 @@ class Evictor {
   int32_t NextUse(int32_t v, int32_t from);
   void DropIfDone(int32_t v, int32_t from);
   void Drop(int32_t v);
+  void KeepSources(int32_t v);
   bool Make(int32_t node);
   void MakeRoom(int64_t memory);
   double Worth(int32_t v);
@@ -73,6 +80,7 @@ class Evictor {
   const EvictionRule* rule_ = nullptr;
   int64_t max_runs_ = 0;
   double max_cost_ = 0;
+  const std::function<bool()>* stop_ = nullptr;
   std::vector<std::vector<int32_t>> uses_;  // and by remakes
   std::vector<int32_t> remade_at_;          // by node: a step, or -1
   std::vector<int32_t> next_use_;           // by node: index in uses_

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,9 @@ class MomentSearch {
     needed_.resize(nodes_.size());
   }
 
-  std::vector<KeptChoice> Run(const std::vector<bool>& again, size_t max_sets) {
+  std::vector<KeptChoice> Run(const std::vector<bool>& again, size_t max_sets,
+                              int64_t max_tries,
+                              const std::function<bool()>& stop) {
     const auto n = static_cast<int32_t>(nodes_.size());
     if (n == 0) return {};
     kept_.assign(n, 0);
@@ -60,11 +63,13 @@ class MomentSearch {
     double price = mean_cost / std::max(mean_memory, 1e-9);
     double excess = 0;
     double cost = Evaluate(excess);
-    const int64_t tries = std::min(kMaxTries, kMaxWork / n);
+    int64_t tries = std::min(kMaxTries, kMaxWork / n);
+    if (max_tries > 0) tries = std::min(tries, max_tries);
     double temperature = 0;
     int64_t over = 0;
     for (int64_t i = 0; i < tries; ++i) {
       if (i % kTriesPerStep == 0) {
+        if (stop && stop()) break;
         temperature =
             mean_cost * std::pow(0.0005, static_cast<double>(i) /
                                              static_cast<double>(tries));
@@ -163,8 +168,11 @@ class MomentSearch {
 std::vector<KeptChoice> ChooseKept(const RecomputeModel& model,
                                    const RecomputeMoment& moment,
                                    const std::vector<bool>& again,
-                                   size_t max_sets, uint64_t seed) {
-  return MomentSearch(model, moment, seed).Run(again, max_sets);
+                                   size_t max_sets, int64_t max_tries,
+                                   uint64_t seed,
+                                   const std::function<bool()>& stop) {
+  return MomentSearch(model, moment, seed)
+      .Run(again, max_sets, max_tries, stop);
 }
 
 }  // namespace onnx_memopt::plan

@@ -4,11 +4,11 @@
 //   working set > budget          -> infeasible
 //   an order that fits            -> optimal, nothing runs twice
 //   few nodes                     -> exact search
+//   a chain of blocks             -> dynamic programming over it: a seed
 //   evictions along some orders   -> seeds
 //   annealing from the seeds      -> rounds on all threads, each from the best
 //                                    plan of the round before
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -27,6 +27,9 @@
 #include "onnx_memopt/plan/schedule.h"
 #include "onnx_memopt/support/status_macros.h"
 #include "plan/recompute_anneal.h"
+#include "plan/recompute_blocks.h"
+#include "plan/recompute_chain.h"
+#include "plan/recompute_clock.h"
 #include "plan/recompute_evict.h"
 #include "plan/recompute_keep.h"
 #include "plan/recompute_model.h"
@@ -37,10 +40,18 @@ namespace onnx_memopt::plan {
 namespace {
 
 // Shares of the time after which a part of the work makes way for the next.
+constexpr double kChainUntil = 0.9;
 constexpr double kBoundUntil = 0.15;
 constexpr double kChooseUntil = 0.2;
 constexpr double kEvictUntil = 0.3;
 constexpr double kKeepUntil = 0.6;
+// Of many nodes a run of evictions takes long, and annealing needs the time.
+constexpr double kEvictManyUntil = 0.2;
+
+// Most blocks of a chain, in turn, and work in entries of the tables.
+constexpr int32_t kMostBlocks[] = {1'200, 400, 128};
+constexpr int64_t kChainWork = 300'000'000;
+constexpr int32_t kChainFamily = 11;
 
 // Searches for what to keep at the critical moment, and how many choices of
 // each become seeds.
@@ -70,27 +81,7 @@ constexpr int32_t kMaxExactNodes = 31;
 constexpr int64_t kKeepWork = 8'000'000;
 constexpr int64_t kMovesPerKeepTry = 300;
 constexpr int32_t kKeepFamily = 10;
-
-class Clock {
- public:
-  explicit Clock(double limit_seconds) : limit_(limit_seconds) {}
-  double Seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
-                                         start_)
-        .count();
-  }
-  bool limited() const { return limit_ > 0; }
-  double limit() const { return limit_; }
-  // Whether this share of the time is over.
-  bool Over(double share = 1) const {
-    return limited() && Seconds() >= share * limit_;
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ =
-      std::chrono::steady_clock::now();
-  double limit_;
-};
+constexpr int32_t kKeepSourcesFamily = 12;
 
 struct Candidate {
   std::vector<int32_t> sequence;
@@ -158,10 +149,12 @@ class Planner {
     bound_ = FindCostBound(model_, options_.budget,
                            [this] { return clock_.Over(kBoundUntil); });
     result_.lower_bound = bound_.cost;
-    RETURN_IF_ERROR(TryEvictions());
+    if (options_.methods.chain) RETURN_IF_ERROR(TryChains());
+    if (Done()) return Finish();
+    if (options_.methods.eviction) RETURN_IF_ERROR(TryEvictions());
     Report();
-    RETURN_IF_ERROR(TryKeeping());
-    RETURN_IF_ERROR(TryAnnealing());
+    if (options_.methods.keep) RETURN_IF_ERROR(TryKeeping());
+    if (options_.methods.anneal) RETURN_IF_ERROR(TryAnnealing());
     return Finish();
   }
 
@@ -189,6 +182,7 @@ class Planner {
     result_.optimal = result_.outcome == RecomputeOutcome::kPlan &&
                       best_.replay.cost <= result_.lower_bound;
     result_.seconds = clock_.Seconds();
+    Report();
     return result_;
   }
 
@@ -223,7 +217,9 @@ class Planner {
           ReplayRecompute(problem_, options_.initial_sequence).status());
       RETURN_IF_ERROR(Offer(options_.initial_sequence, "input"));
     }
-    if (Done() || clock_.Over(0.05)) return absl::OkStatus();
+    if (Done() || clock_.Over(0.05) || !options_.methods.schedule) {
+      return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(
         ScheduleResult schedule,
         MinimizePeak(AsSchedule(model_),
@@ -231,6 +227,27 @@ class Planner {
     if (schedule.order == model_.order) return absl::OkStatus();
     RETURN_IF_ERROR(Offer(schedule.order, "order"));
     orders_.push_back(std::move(schedule.order));
+    return absl::OkStatus();
+  }
+
+  // Chains along each order, with as many blocks as the work allows and with
+  // fewer, which leaves finer units for memory.
+  absl::Status TryChains() {
+    const auto stop = [this] { return clock_.Over(kChainUntil); };
+    for (const std::vector<int32_t>& order : orders_) {
+      size_t last = 0;
+      for (const int32_t most : kMostBlocks) {
+        if (stop() || Done()) return absl::OkStatus();
+        const std::vector<RecomputeBlock> blocks =
+            FindBlocks(model_, order, most);
+        if (blocks.size() == last) continue;
+        last = blocks.size();
+        for (std::vector<int32_t>& sequence :
+             PlanChain(blocks, options_.budget, kChainWork, stop)) {
+          RETURN_IF_ERROR(Offer(std::move(sequence), "chain", kChainFamily));
+        }
+      }
+    }
     return absl::OkStatus();
   }
 
@@ -252,12 +269,14 @@ class Planner {
   // What might go first when memory is short; nothing for the last.
   std::vector<std::vector<bool>> FirstSets() const {
     std::vector<std::vector<bool>> sets;
-    if (!bound_.again.empty()) {
+    if (!bound_.again.empty() && options_.methods.choices) {
       std::vector<std::vector<KeptChoice>> chosen(kChooseRuns);
       OnThreads(kChooseRuns, [&](int run) {
         if (clock_.Over(kChooseUntil)) return;
-        chosen[run] = ChooseKept(model_, bound_.moment, bound_.again, kKeptSets,
-                                 options_.seed * 1'009 + run);
+        chosen[run] =
+            ChooseKept(model_, bound_.moment, bound_.again, kKeptSets,
+                       options_.max_moves, options_.seed * 1'009 + run,
+                       [this] { return clock_.Over(kChooseUntil); });
       });
       std::vector<KeptChoice> all;
       for (std::vector<KeptChoice>& some : chosen) {
@@ -295,10 +314,12 @@ class Planner {
                                  .moment = bound_.moment.node};
             for (const bool eager : {false, true}) {
               if (eager && goes_first.empty()) continue;
-              if (clock_.Over(kEvictUntil)) return absl::OkStatus();
               rule.eager = eager;
               RETURN_IF_ERROR(TryEviction(evictors[order], order, rule));
             }
+            rule.eager = false;
+            rule.keep_sources = true;
+            RETURN_IF_ERROR(TryEviction(evictors[order], order, rule));
           }
         }
       }
@@ -308,12 +329,17 @@ class Planner {
 
   absl::Status TryEviction(Evictor& evictor, size_t order,
                            const EvictionRule& rule) {
+    const double until = model_.n > kManyNodes ? kEvictManyUntil : kEvictUntil;
+    const auto stop = [&] { return clock_.Over(until); };
+    if (stop()) return absl::OkStatus();
     // The relaxed choice leads elsewhere than the whole ones.
     const int32_t family = (rule.goes_first.empty()           ? 1
                             : rule.goes_first == bound_.again ? 2
                                                               : 3) +
-                           (rule.eager ? 3 : 0);
-    if (!evictor.Run(rule, MaxRuns(), std::numeric_limits<double>::max())) {
+                           (rule.eager ? 3 : 0) +
+                           (rule.keep_sources ? kKeepSourcesFamily : 0);
+    if (!evictor.Run(rule, MaxRuns(), std::numeric_limits<double>::max(),
+                     stop)) {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(Offer(evictor.sequence(), "greedy", family));
@@ -367,9 +393,7 @@ class Planner {
       for (int32_t v : bound_.moment.ancestors) keep.choices.push_back(v);
       if (keep.choices.empty()) keep.choices = model_.order;
       if (clock_.limited()) {
-        keep.time_share = [&] {
-          return (clock_.Seconds() - begin) / (end_seconds - begin);
-        };
+        keep.time_share = [&] { return clock_.ShareOf(begin, end_seconds); };
       }
       keep.on_better = [&](absl::Span<const int32_t> sequence) {
         ShowFromThread(sequence);
@@ -443,7 +467,7 @@ class Planner {
   absl::Status AnnealRound(const ScaledModel& scaled, int round, double share,
                            double time_part) {
     const double started = clock_.Seconds();
-    const double seconds = (clock_.limit() - started) * time_part;
+    const double end = started + (clock_.limit() - started) * time_part;
     const auto moves =
         static_cast<int64_t>(static_cast<double>(TotalMoves()) * share);
     const bool explore = model_.n > kManyNodes || round < kExploreRounds;
@@ -459,9 +483,7 @@ class Planner {
                            : kRefineHot[turn % std::size(kRefineHot)],
           .lower_bound = LowerBoundFor(scaled)};
       if (clock_.limited()) {
-        anneal.time_share = [&] {
-          return (clock_.Seconds() - started) / seconds;
-        };
+        anneal.time_share = [&] { return clock_.ShareOf(started, end); };
       }
       anneal.on_better = [&](absl::Span<const int32_t> sequence) {
         ShowFromThread(sequence);

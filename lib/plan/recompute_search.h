@@ -40,11 +40,14 @@ struct KeptChoice {
 };
 
 // The best few choices of what is made again after a moment, from `again` on,
-// by node; the cheapest first. Each fits the budget at that moment.
+// by node; the cheapest first. Each fits the budget at that moment. At most
+// `max_tries`, if that is not 0.
 std::vector<KeptChoice> ChooseKept(const RecomputeModel& model,
                                    const RecomputeMoment& moment,
                                    const std::vector<bool>& again,
-                                   size_t max_sets, uint64_t seed);
+                                   size_t max_sets, int64_t max_tries,
+                                   uint64_t seed,
+                                   const std::function<bool()>& stop);
 
 struct ExactRecompute {
   bool complete = false;          // within the states: what follows is proved

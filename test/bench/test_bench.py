@@ -1,4 +1,4 @@
-"""bench/run.py --quick: one small model, without peers."""
+"""bench/run.py --quick: one small model, without peers, and a few plans."""
 
 import json
 import os
@@ -41,6 +41,22 @@ def test_cli_measures_each_program_once(program, tmp_path):
         assert run["peak_bytes"][0] > 4096
     assert raw["machine"]["onnx-memopt"]
     assert not list(tmp_path.glob("models/*/*.out.*"))
+
+
+def test_plan_quick(program, tmp_path):
+    result = bench("plan", "--quick", "--out", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    if "skipped" in result.stdout:
+        pytest.skip("no instances of others here")
+    rows = json.loads((tmp_path / "plan.json").read_text())
+    names = [row["instance"] for row in rows]
+    assert "MiniMalloc A" in names and "MiniMalloc A to K together" in names
+    assert any(name.startswith("vgg19") for name in names)
+    # Whether aims are met depends on the machine; right they must be.
+    assert all(row["judged"] in ("valid", "proved", "no plan") for row in rows)
+    for row in rows:
+        assert row["instance"] in result.stdout
+
 
 
 def test_the_generated_model_has_the_nodes_that_were_asked_for(

@@ -99,12 +99,81 @@ def test_other_columns_large_times_and_empty_lives(tmp_path):
     ("id,lower,upper,size\na,0,1,-5\n", 2, "negative size: -5"),
     ("id,lower,upper,size\na,4,1,5\n", 2, "before it begins"),
     ("id,lower,upper,size\na,0,1,5\na,0,1,5\n", 3, "second buffer"),
+    ("id,lower,upper,size,over,over\n", 1, "twice"),
+    ("id,lower,upper,size,over\na,0,4,5,\nb,3,6,5,c\n", 3, "no such buffer"),
+    ("id,lower,upper,size,over\na,0,4,5,\nb,2,6,5,a\n", 3, "last step"),
+    ("id,lower,upper,size,over\na,0,4,5,\nb,4,6,5,a\n", 3, "last step"),
+    ("id,lower,upper,size,over\na,3,4,5,\nb,3,6,5,a\n", 3, "last step"),
+    ("id,lower,upper,size,over\na,0,4,5,\nb,3,3,5,a\n", 3, "last step"),
+    ("id,lower,upper,size,over\na,0,4,5,a\n", 2, "last step"),
+    ("id,lower,upper,size,over\na,0,4,5,\nb,3,6,7,a\n", 3, "7 bytes, more"),
+    ("id,lower,upper,size,over,pool\na,0,4,5,,x\nb,3,6,5,a,y\n", 3,
+     'in pool "y"'),
 ])
 def test_a_malformed_file_is_one_line(tmp_path, text, line, says):
     done, out = place(tmp_path, text)
     assert done.returncode == 1
     assert done.stdout == "" and done.stderr.count("\n") == 1
     assert f"in.csv:{line}: " in done.stderr and says in done.stderr
+    assert not out.exists()
+
+
+def rows_of(out):
+    lines = out.read_text().splitlines()
+    names = lines[0].split(",")
+    return {row["id"]: row for row in
+            (dict(zip(names, line.split(","))) for line in lines[1:])}
+
+
+def test_pools_are_arenas_of_their_own(tmp_path):
+    text = ("id,lower,upper,size,pool\n"
+            "a,0,4,5,fast\nb,1,3,7,slow\nc,2,6,2,fast\nd,8,8,9,other\n")
+    done, out = place(tmp_path, text, "-q")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["pools"] == {"fast": 7, "slow": 7, "other": 0}
+    assert result["height"] == result["lower_bound"] == 14
+    rows = rows_of(out)
+    assert {i: row["pool"] for i, row in rows.items()} == {
+        "a": "fast", "b": "slow", "c": "fast", "d": "other"}
+    assert rows["b"]["offset"] == "0"
+    assert {rows["a"]["offset"], rows["c"]["offset"]} in ({"0", "5"},
+                                                          {"0", "2"})
+    done, _ = place(tmp_path, text, "-q", "--capacity", 20)
+    assert done.returncode == 2 and "3 pools" in done.stderr
+
+
+def test_a_chain_in_place_takes_one_place(tmp_path):
+    plain = "id,lower,upper,size\na,0,3,8\nb,2,5,8\nc,4,7,6\n"
+    done, _ = place(tmp_path, plain, "-q")
+    assert json.loads(done.stdout)["height"] == 16
+    over = ("id,over,lower,upper,size\n"
+            "a,,0,3,8\nb,a,2,5,8\nc,b,4,7,6\n")
+    done, out = place(tmp_path, over, "-q")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["height"] == result["lower_bound"] == 8
+    assert "pools" not in result
+    assert {row["offset"] for row in rows_of(out).values()} == {"0"}
+    done, _ = place(tmp_path, over, "-q", "--capacity", 8)
+    assert done.returncode == 0 and json.loads(done.stdout)["feasible"]
+    done, _ = place(tmp_path, over, "-q", "--capacity", 7)
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["feasible"] is False
+
+
+def test_pools_and_pairs_together(tmp_path):
+    text = ("id,lower,upper,size,pool,over\n"
+            "a,0,3,8,x,\nb,2,5,8,x,a\nc,0,3,8,y,\nd,2,5,8,y,\n")
+    done, _ = place(tmp_path, text, "-q")
+    assert json.loads(done.stdout)["pools"] == {"x": 8, "y": 16}
+
+
+def test_pools_beyond_63_bits_together(tmp_path):
+    text = (f"id,lower,upper,size,pool\na,0,1,{2**62},x\n"
+            f"b,0,1,{2**62},y\n")
+    done, out = place(tmp_path, text, "-q")
+    assert done.returncode == 1 and "2^63" in done.stderr
     assert not out.exists()
 
 

@@ -15,8 +15,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
 #include "onnx-memopt-plan/commands.h"
 #include "onnx-memopt-plan/offsets_file.h"
+#include "onnx-memopt-plan/offsets_pools.h"
 #include "onnx_memopt/plan/offsets.h"
 #include "onnx_memopt/plan/offsets_search.h"
 
@@ -28,8 +30,13 @@ constexpr char kDescription[] =
 
 IN.csv has a header with the columns id, lower, upper and size, and a line for
 each buffer, which lives in [lower, upper). OUT.csv repeats it with a column
-offset. Progress goes to stderr, one JSON line with the result to stdout:
-  height          bytes of the arena
+offset. Two more columns may be there:
+  pool  a name: buffers of each pool are placed in an arena of their own
+  over  the id of a buffer over which this one may be computed in place: it
+        begins in that buffer's last step, and is not larger
+Progress goes to stderr, one JSON line with the result to stdout:
+  height          bytes of the arena, or of all pools together
+  pools           with a column pool: the bytes of each
   lower_bound     no plan is lower: proved
   proved_optimal  the two are equal
   gap             height / lower_bound - 1
@@ -139,14 +146,30 @@ void PrintProgress(const plan::OffsetProgress& progress) {
       " %\n");
 }
 
-std::string ResultLine(const Arguments& arguments, size_t num_buffers,
-                       const plan::OffsetSolution& solution, double seconds) {
+// A JSON string; names in a file may hold anything.
+std::string Quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', /*ensure_ascii=*/false,
+                                   nlohmann::json::error_handler_t::replace);
+}
+
+std::string ResultLine(const Arguments& arguments, const OffsetsFile& file,
+                       const PoolsSolution& solution, double seconds) {
   const int64_t height = solution.plan.arena_bytes;
   const int64_t bound = solution.lower_bound_bytes;
   std::string line =
       absl::StrCat("{\"height\": ", height, ", \"lower_bound\": ", bound,
                    ", \"proved_optimal\": ", height == bound ? "true" : "false",
                    ", \"gap\": ", Fixed(Gap(height, bound)));
+  if (file.has_pools) {
+    const char* separator = "";
+    absl::StrAppend(&line, ", \"pools\": {");
+    for (size_t i = 0; i < file.pools.size(); ++i) {
+      absl::StrAppend(&line, separator, Quoted(file.pools[i]), ": ",
+                      solution.pool_bytes[i]);
+      separator = ", ";
+    }
+    absl::StrAppend(&line, "}");
+  }
   if (arguments.options.capacity_bytes) {
     const int64_t capacity = *arguments.options.capacity_bytes;
     absl::StrAppend(&line, ", \"capacity\": ", capacity, ", \"feasible\": ",
@@ -156,7 +179,7 @@ std::string ResultLine(const Arguments& arguments, size_t num_buffers,
   }
   absl::StrAppend(&line, ", \"seconds\": ", Fixed(seconds), ", \"method\": \"",
                   solution.method, "\", \"states\": ", solution.states,
-                  ", \"buffers\": ", num_buffers,
+                  ", \"buffers\": ", file.rows.size(),
                   ", \"threads\": ", arguments.options.threads,
                   ", \"seed\": ", arguments.options.seed, "}");
   return line;
@@ -176,13 +199,14 @@ int RunOffsetsCommand(int argc, char** argv) {
   if (!arguments.quiet) arguments.options.progress = PrintProgress;
   absl::StatusOr<OffsetsFile> file = ReadOffsetsFile(arguments.in);
   if (!file.ok()) return Fail(file.status());
-  absl::StatusOr<plan::OffsetSolution> solution =
-      plan::SolveOffsets(file->buffers, arguments.options);
-  absl::Status status = solution.status();
-  // Nothing leaves unchecked.
-  if (status.ok()) {
-    status = plan::ValidateOffsets(file->buffers, solution->plan);
+  if (file->pools.size() > 1 && arguments.options.capacity_bytes) {
+    std::cerr << "error: " << arguments.in << ": --capacity is for one arena, "
+              << "and the file has " << file->pools.size() << " pools\n";
+    return kExitUsage;
   }
+  const absl::StatusOr<PoolsSolution> solution =
+      SolvePools(*file, arguments.options);
+  absl::Status status = solution.status();
   if (!status.ok()) {
     return Fail(absl::Status(
         status.code(), absl::StrCat(arguments.in, ": ", status.message())));
@@ -191,8 +215,7 @@ int RunOffsetsCommand(int argc, char** argv) {
   if (!status.ok()) return Fail(status);
   const std::chrono::duration<double> seconds =
       std::chrono::steady_clock::now() - start;
-  std::cout << ResultLine(arguments, file->rows.size(), *solution,
-                          seconds.count())
+  std::cout << ResultLine(arguments, *file, *solution, seconds.count())
             << std::endl;
   const std::optional<int64_t>& capacity = arguments.options.capacity_bytes;
   return capacity && solution->plan.arena_bytes > *capacity ? kExitNotMet

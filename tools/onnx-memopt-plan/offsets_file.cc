@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
@@ -30,8 +30,24 @@ namespace {
 constexpr std::array<const char*, 4> kColumns = {"id", "lower", "upper",
                                                  "size"};
 
+// The columns that may be absent.
+constexpr const char* kPool = "pool";
+constexpr const char* kOver = "over";
+
+constexpr size_t kAbsent = static_cast<size_t>(-1);
+
+struct Columns {
+  std::array<size_t, 4> number{};  // where each of kColumns is
+  size_t pool = kAbsent;
+  size_t over = kAbsent;
+  size_t count = 0;
+};
+
 struct Row {
+  size_t line = 0;
   std::string id;
+  std::string pool;
+  std::string over;
   int64_t lower = 0;
   int64_t upper = 0;
   int64_t size = 0;
@@ -46,34 +62,45 @@ std::vector<absl::string_view> Fields(const std::string& line) {
   return fields;
 }
 
-// Where each of kColumns is.
-absl::StatusOr<std::array<size_t, 4>> ReadHeader(const std::string& line) {
+// Where the column is; kAbsent if there is none.
+absl::StatusOr<size_t> FindColumn(const std::vector<absl::string_view>& fields,
+                                  const char* name) {
+  const auto it = std::find(fields.begin(), fields.end(), name);
+  if (it == fields.end()) return kAbsent;
+  if (std::find(it + 1, fields.end(), name) != fields.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the header names \"", name, "\" twice"));
+  }
+  return static_cast<size_t>(it - fields.begin());
+}
+
+absl::StatusOr<Columns> ReadHeader(const std::string& line) {
   const std::vector<absl::string_view> fields = Fields(line);
-  std::array<size_t, 4> where{};
+  Columns columns{.count = fields.size()};
   for (size_t c = 0; c < kColumns.size(); ++c) {
-    const auto it = std::find(fields.begin(), fields.end(), kColumns[c]);
-    if (it == fields.end()) {
+    ASSIGN_OR_RETURN(columns.number[c], FindColumn(fields, kColumns[c]));
+    if (columns.number[c] == kAbsent) {
       return absl::InvalidArgumentError(
           absl::StrCat("the header has no column \"", kColumns[c],
                        "\"; expected id, lower, upper, size"));
     }
-    if (std::find(it + 1, fields.end(), kColumns[c]) != fields.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the header names \"", kColumns[c], "\" twice"));
-    }
-    where[c] = static_cast<size_t>(it - fields.begin());
   }
-  return where;
+  ASSIGN_OR_RETURN(columns.pool, FindColumn(fields, kPool));
+  ASSIGN_OR_RETURN(columns.over, FindColumn(fields, kOver));
+  return columns;
 }
 
-absl::StatusOr<Row> ReadRow(const std::string& line, size_t num_columns,
-                            const std::array<size_t, 4>& where) {
+absl::StatusOr<Row> ReadRow(const std::string& line, const Columns& columns) {
   const std::vector<absl::string_view> fields = Fields(line);
-  if (fields.size() != num_columns) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        fields.size(), " fields, expected ", num_columns, " as in the header"));
+  const std::array<size_t, 4>& where = columns.number;
+  if (fields.size() != columns.count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(fields.size(), " fields, expected ", columns.count,
+                     " as in the header"));
   }
   Row row{.id = std::string(fields[where[0]])};
+  if (columns.pool != kAbsent) row.pool = std::string(fields[columns.pool]);
+  if (columns.over != kAbsent) row.over = std::string(fields[columns.over]);
   const std::array<int64_t*, 4> numbers = {nullptr, &row.lower, &row.upper,
                                            &row.size};
   for (size_t c = 1; c < numbers.size(); ++c) {
@@ -106,9 +133,14 @@ void AddBuffers(const std::vector<Row>& rows, OffsetsFile& file) {
     return static_cast<int32_t>(
         std::lower_bound(times.begin(), times.end(), time) - times.begin());
   };
+  absl::flat_hash_map<std::string, int32_t> pools;
   for (const Row& row : rows) {
     file.rows.push_back(
         absl::StrCat(row.id, ",", row.lower, ",", row.upper, ",", row.size));
+    if (file.has_pools) absl::StrAppend(&file.rows.back(), ",", row.pool);
+    const auto [pool, fresh] =
+        pools.try_emplace(row.pool, static_cast<int32_t>(file.pools.size()));
+    if (fresh) file.pools.push_back(row.pool);
     if (row.lower == row.upper) {
       file.buffer_of_row.push_back(-1);
       continue;
@@ -117,7 +149,55 @@ void AddBuffers(const std::vector<Row>& rows, OffsetsFile& file) {
     file.buffers.push_back({.begin = rank(row.lower),
                             .end = rank(row.upper),
                             .size_bytes = row.size});
+    file.pool_of_buffer.push_back(pool->second);
   }
+}
+
+// Whether `result` may be computed in place over `operand`.
+absl::Status CheckInPlace(const Row& operand, const Row& result) {
+  if (operand.pool != result.pool) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is in pool \"", Printable(result.pool), "\", but \"",
+                     Printable(operand.id), "\", which it lies over, is in \"",
+                     Printable(operand.pool), "\""));
+  }
+  if (result.lower == result.upper || operand.lower >= result.lower ||
+      operand.upper - 1 != result.lower) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "begins at ", result.lower, ", not in the last step of \"",
+        Printable(operand.id), "\", which it lies over, and after its first"));
+  }
+  if (result.size > operand.size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "has ", result.size, " bytes, more than the ", operand.size, " of \"",
+        Printable(operand.id), "\", which it lies over"));
+  }
+  return absl::OkStatus();
+}
+
+// The pairs of buffers of the column `over`.
+absl::Status AddInPlace(
+    const std::vector<Row>& rows,
+    const absl::flat_hash_map<std::string, size_t>& row_of_id,
+    const std::string& path, OffsetsFile& file) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row& row = rows[i];
+    if (row.over.empty()) continue;
+    const auto it = row_of_id.find(row.over);
+    const absl::Status status =
+        it == row_of_id.end()
+            ? absl::InvalidArgumentError(absl::StrCat(
+                  "over names \"", Printable(row.over), "\", no such buffer"))
+            : CheckInPlace(rows[it->second], row);
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ":", row.line, ": buffer \"", Printable(row.id),
+                       "\": ", status.message()));
+    }
+    file.in_place.push_back({.operand = file.buffer_of_row[it->second],
+                             .result = file.buffer_of_row[i]});
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -137,17 +217,17 @@ absl::StatusOr<OffsetsFile> ReadOffsetsFile(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ":1: no header; expected id,lower,upper,size"));
   }
-  absl::StatusOr<std::array<size_t, 4>> where = ReadHeader(line);
-  if (!where.ok()) return located(1, where.status());
-  const size_t num_columns = Fields(line).size();
+  const absl::StatusOr<Columns> columns = ReadHeader(line);
+  if (!columns.ok()) return located(1, columns.status());
 
   std::vector<Row> rows;
-  absl::flat_hash_set<std::string> ids;
+  absl::flat_hash_map<std::string, size_t> ids;
   for (size_t number = 2; std::getline(in, line); ++number) {
     if (absl::StripAsciiWhitespace(line).empty()) continue;
-    absl::StatusOr<Row> row = ReadRow(line, num_columns, *where);
+    absl::StatusOr<Row> row = ReadRow(line, *columns);
     if (!row.ok()) return located(number, row.status());
-    if (!ids.insert(row->id).second) {
+    row->line = number;
+    if (!ids.try_emplace(row->id, rows.size()).second) {
       return located(number, absl::InvalidArgumentError(
                                  absl::StrCat("a second buffer with the id \"",
                                               Printable(row->id), "\"")));
@@ -158,13 +238,16 @@ absl::StatusOr<OffsetsFile> ReadOffsetsFile(const std::string& path) {
     return absl::DataLossError(absl::StrCat(path, ": cannot be read"));
   }
   OffsetsFile file;
+  file.has_pools = columns->pool != kAbsent;
   AddBuffers(rows, file);
+  RETURN_IF_ERROR(AddInPlace(rows, ids, path, file));
   return file;
 }
 
 absl::Status WriteOffsetsFile(const std::string& path, const OffsetsFile& file,
                               const plan::OffsetPlan& plan) {
-  std::string text = "id,lower,upper,size,offset\n";
+  std::string text = file.has_pools ? "id,lower,upper,size,pool,offset\n"
+                                    : "id,lower,upper,size,offset\n";
   for (size_t i = 0; i < file.rows.size(); ++i) {
     const int buffer = file.buffer_of_row[i];
     absl::StrAppend(&text, file.rows[i], ",",

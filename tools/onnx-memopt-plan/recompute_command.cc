@@ -30,7 +30,8 @@ stderr, one JSON line with the result to stdout:
   optimal         the two are equal
   infeasible      proved that there is no plan; "proof" says how
   working_set     where there is no plan: values that every plan holds together
-  method ("order", "exact", "greedy", "anneal"), seconds, threads, seed)";
+  method ("order", "exact", "chain", "greedy", "keep", "anneal"), seconds,
+  threads, seed)";
 
 constexpr char kFooter[] =
     R"(Examples:
@@ -93,11 +94,23 @@ std::optional<int> Parse(int argc, char** argv, Arguments& arguments) {
                  "the seed and the number of threads alone")
       ->check(CLI::NonNegativeNumber)
       ->option_text("S [60]");
+  app.add_option(
+         "--max-moves", options.max_moves,
+         "stop a thread's search after N changes tried: unlike the time "
+         "limit, the same on every machine")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
   app.add_option("--threads", options.threads, "threads of the search")
       ->check(CLI::Range(1, 1024))
       ->option_text("N [the number of cores]");
   app.add_option("--seed", options.seed, "of the random choices")
       ->option_text("N [1]");
+  // Only to measure what each method is worth: not in the help.
+  std::vector<std::string> without;
+  app.add_option("--without", without)
+      ->group("")
+      ->check(CLI::IsMember(
+          {"schedule", "chain", "choices", "eviction", "keep", "anneal"}));
   app.add_flag("-q,--quiet", arguments.quiet, "no progress");
   try {
     app.parse(argc, argv);
@@ -107,6 +120,15 @@ std::optional<int> Parse(int argc, char** argv, Arguments& arguments) {
   } catch (const CLI::ParseError& error) {
     std::cerr << "error: " << error.what() << "\n";
     return kExitUsage;
+  }
+  for (const std::string& method : without) {
+    plan::RecomputeMethods& methods = options.methods;
+    if (method == "schedule") methods.schedule = false;
+    if (method == "chain") methods.chain = false;
+    if (method == "choices") methods.choices = false;
+    if (method == "eviction") methods.eviction = false;
+    if (method == "keep") methods.keep = false;
+    if (method == "anneal") methods.anneal = false;
   }
   return std::nullopt;
 }

@@ -13,8 +13,8 @@
 
 namespace onnx_memopt::cli {
 
-// Messages begin with the file's name, and its line, or the JSON pointer to
-// what is wrong.
+// Messages begin with the file's name and the line, then a JSON pointer to what
+// is wrong.
 absl::StatusOr<plan::RecomputeProblem> ReadRecomputeProblem(
     const std::string& path);
 

@@ -79,6 +79,16 @@ struct RecomputeProgress {
   double seconds = 0;
 };
 
+// What the planner may use; to measure what each is worth.
+struct RecomputeMethods {
+  bool schedule = true;  // orders of a lower peak than the given one
+  bool chain = true;     // dynamic programming over a chain of blocks
+  bool choices = true;   // seeds from what to keep at the critical moment
+  bool eviction = true;  // simulation, letting go of what is worth least
+  bool keep = true;      // annealing over what is let go first
+  bool anneal = true;    // annealing over single runs
+};
+
 struct RecomputeOptions {
   int64_t budget = 0;
   // Stop after so many seconds with what there is. 0: no limit, and the result
@@ -94,6 +104,7 @@ struct RecomputeOptions {
   // Exact search on problems of at most so many nodes, within `exact_states`.
   int exact_nodes = 20;
   int64_t exact_states = 400'000;
+  RecomputeMethods methods = {};
   // Called when something better is found, from one thread at a time.
   std::function<void(const RecomputeProgress&)> on_progress = {};
 };
@@ -113,7 +124,7 @@ struct RecomputeResult {
   bool optimal = false;     // proved
   WorkingSet working_set;   // the largest
   // What found the plan: "order" (nothing runs twice), "exact", "chain",
-  // "greedy", "anneal", "input".
+  // "greedy", "keep", "anneal", "input".
   std::string method;
   double seconds = 0;
 };

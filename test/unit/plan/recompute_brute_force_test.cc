@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <queue>
 #include <random>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -23,44 +25,49 @@ constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 // The least cost over all sequences with at most `max_runs` runs a node; kNone
 // if there is no plan. What has been held is decided as values are made: a
-// state is the runs left for each node, and which values are held. A value is
-// held from its run until a run of another node at which it is let go.
+// state is the runs of each node so far, two bits each, and above them which
+// values are held. A value is held from its run until it is let go.
 int64_t Exhaustive(const RecomputeProblem& problem, int64_t budget,
-                   int max_runs) {
+                   uint64_t max_runs) {
   const auto n = static_cast<int32_t>(problem.memory.size());
-  using State = std::pair<std::vector<int>, uint32_t>;  // runs, held
-  std::map<State, int64_t> cost_of;
-  using Entry = std::pair<int64_t, State>;
+  EXPECT_LE(n, 16);
+  EXPECT_LE(max_runs, 3);
+  using Entry = std::pair<int64_t, uint64_t>;  // cost, state
+  std::unordered_map<uint64_t, int64_t> cost_of = {{0, 0}};
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-  const State start = {std::vector<int>(n, 0), 0};
-  cost_of[start] = 0;
-  queue.push({0, start});
+  queue.push({0, 0});
+  const auto runs = [](uint64_t state, int32_t v) {
+    return state >> (2 * v) & 3;
+  };
+  const auto held = [](int32_t v) { return uint64_t{1} << (32 + v); };
   while (!queue.empty()) {
     const auto [cost, state] = queue.top();
     queue.pop();
     if (cost_of.at(state) < cost) continue;
-    const auto& [runs, held] = state;
-    if (std::count(runs.begin(), runs.end(), 0) == 0) return cost;
-    const auto relax = [&](const State& next, int64_t next_cost) {
+    const auto relax = [&](uint64_t next, int64_t next_cost) {
       const auto [it, fresh] = cost_of.try_emplace(next, next_cost);
       if (!fresh && it->second <= next_cost) return;
       it->second = next_cost;
       queue.push({next_cost, next});
     };
     int64_t memory = 0;
+    bool all = true;
     for (int32_t v = 0; v < n; ++v) {
-      if ((held >> v & 1) == 0) continue;
+      all = all && runs(state, v) > 0;
+      if ((state & held(v)) == 0) continue;
       memory += problem.memory[v];
-      relax({runs, held & ~(uint32_t{1} << v)}, cost);
+      relax(state & ~held(v), cost);
     }
+    if (all) return cost;
     for (int32_t v = 0; v < n; ++v) {
-      if ((held >> v & 1) != 0 || runs[v] == max_runs) continue;
-      bool ready = true;
-      for (int32_t u : problem.inputs[v]) ready = ready && (held >> u & 1) != 0;
-      if (!ready || memory + problem.memory[v] > budget) continue;
-      std::vector<int> next_runs = runs;
-      ++next_runs[v];
-      relax({next_runs, held | uint32_t{1} << v}, cost + problem.cost[v]);
+      if ((state & held(v)) != 0 || runs(state, v) == max_runs) continue;
+      bool ready = memory + problem.memory[v] <= budget;
+      for (int32_t u : problem.inputs[v]) {
+        ready = ready && (state & held(u)) != 0;
+      }
+      if (!ready) continue;
+      relax((state | held(v)) + (uint64_t{1} << (2 * v)),
+            cost + problem.cost[v]);
     }
   }
   return kNone;
@@ -69,7 +76,8 @@ int64_t Exhaustive(const RecomputeProblem& problem, int64_t budget,
 // Compares with the exhaustive search, for every budget that matters.
 void ExpectEqualToExhaustive(const RecomputeProblem& problem, int64_t budget,
                              int max_runs, bool no_exact) {
-  const int64_t expected = Exhaustive(problem, budget, max_runs);
+  const int64_t expected =
+      Exhaustive(problem, budget, static_cast<uint64_t>(max_runs));
   RecomputeOptions options = {.budget = budget, .max_moves = 20'000};
   if (no_exact) options.exact_nodes = 0;
   const auto result = PlanRecompute(problem, options);
@@ -125,11 +133,15 @@ INSTANTIATE_TEST_SUITE_P(WithoutExactSearch, RandomDags, ::testing::Bool());
 
 TEST(RecomputeBruteForceTest, TenNodesEqualExhaustiveSearch) {
   std::mt19937 random(13);
-  for (int round = 0; round < 6; ++round) {
-    const RecomputeProblem problem = RandomDag(10, 2, 5, 6, random);
+  for (int round = 0; round < 8; ++round) {
+    const RecomputeProblem problem = RandomDag(9 + round % 2, 2, 5, 6, random);
     const auto set = LargestWorkingSet(problem);
     ASSERT_THAT(set, testing::IsOk());
-    ExpectEqualToExhaustive(problem, set->memory, 2, /*no_exact=*/false);
+    for (const int64_t more : {0, 2}) {
+      SCOPED_TRACE(::testing::Message() << "round " << round << " " << more);
+      ExpectEqualToExhaustive(problem, set->memory + more, 2,
+                              /*no_exact=*/false);
+    }
   }
 }
 
@@ -196,6 +208,25 @@ TEST(RecomputeBruteForceTest, ChainsEqualBruteForce) {
         EXPECT_EQ(result->cost, expected);
         EXPECT_LE(result->peak, budget);
       }
+    }
+  }
+}
+
+// Where all layers are equal, dynamic programming alone is exact.
+TEST(RecomputeBruteForceTest, EqualLayersByDynamicProgrammingAlone) {
+  for (int layers = 3; layers <= 8; ++layers) {
+    const RecomputeProblem problem = TrainingChain(layers, nullptr);
+    for (int64_t budget = 4; budget <= layers + 1; ++budget) {
+      SCOPED_TRACE(::testing::Message()
+                   << layers << " layers, budget " << budget);
+      const auto result = PlanRecompute(
+          problem,
+          {.budget = budget,
+           .exact_nodes = 0,
+           .methods = {.eviction = false, .keep = false, .anneal = false}});
+      ASSERT_THAT(result, testing::IsOk());
+      ASSERT_EQ(result->outcome, RecomputeOutcome::kPlan);
+      EXPECT_EQ(result->cost, ChainByBruteForce(problem, budget));
     }
   }
 }

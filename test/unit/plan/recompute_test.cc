@@ -226,6 +226,62 @@ TEST(PlanRecomputeTest, StartsFromAGivenPlan) {
               StatusIs(kInvalid, HasSubstr("before its input")));
 }
 
+TEST(PlanRecomputeTest, NeverExceedsTheBudget) {
+  std::mt19937 random(10);
+  for (int round = 0; round < 12; ++round) {
+    const RecomputeProblem p = round % 2 == 0
+                                   ? TrainingChain(20 + round, &random, 50, 9)
+                                   : RandomDag(40 + round, 3, 50, 9, random);
+    const int64_t floor = LargestWorkingSet(p)->memory;
+    for (const int64_t budget : {floor, floor * 5 / 4, floor * 2}) {
+      SCOPED_TRACE(::testing::Message()
+                   << "round " << round << ", budget " << budget);
+      const auto result = PlanRecompute(
+          p, {.budget = budget, .max_moves = 2'000, .threads = 1 + round % 2});
+      ASSERT_THAT(result, IsOk());
+      if (result->outcome == RecomputeOutcome::kInfeasible) continue;
+      const auto replay = ReplayRecompute(p, result->sequence);
+      ASSERT_THAT(replay, IsOk());
+      EXPECT_EQ(result->outcome == RecomputeOutcome::kPlan,
+                replay->peak <= budget);
+      EXPECT_EQ(replay->peak, result->peak);
+      EXPECT_EQ(replay->cost, result->cost);
+      EXPECT_LE(result->lower_bound, result->cost);
+    }
+  }
+}
+
+// Seconds of a busy machine pass at any moment: the limit holds all the same.
+TEST(PlanRecomputeTest, EndsWhateverTheTimeLimit) {
+  std::mt19937 random(12);
+  const RecomputeProblem p = TrainingChain(60, &random, 50, 9);
+  const int64_t budget = LargestWorkingSet(p)->memory * 2;
+  for (const double seconds : {1e-9, 1e-4, 1e-3, 1e-2, 0.1}) {
+    const auto result = PlanRecompute(
+        p, {.budget = budget, .time_limit_seconds = seconds, .threads = 2});
+    ASSERT_THAT(result, IsOk());
+    EXPECT_LT(result->seconds, 60);
+  }
+}
+
+TEST(SweepRecomputeTest, RandomGraphsAreMonotoneToo) {
+  std::mt19937 random(13);
+  for (int round = 0; round < 4; ++round) {
+    const RecomputeProblem p = RandomDag(25, 3, 20, 20, random);
+    const int64_t floor = LargestWorkingSet(p)->memory;
+    std::vector<int64_t> budgets;
+    for (int i = 0; i < 4; ++i) budgets.push_back(floor + i * floor / 5);
+    const auto sweep = SweepRecompute(p, budgets, {.max_moves = 500});
+    ASSERT_THAT(sweep, IsOk());
+    for (size_t i = 0; i + 1 < budgets.size(); ++i) {
+      if ((*sweep)[i].outcome != RecomputeOutcome::kPlan) continue;
+      ASSERT_EQ((*sweep)[i + 1].outcome, RecomputeOutcome::kPlan);
+      EXPECT_LE((*sweep)[i + 1].cost, (*sweep)[i].cost);
+      EXPECT_LE((*sweep)[i + 1].peak, budgets[i + 1]);
+    }
+  }
+}
+
 TEST(SweepRecomputeTest, ALargerBudgetNeverCostsMore) {
   std::mt19937 random(8);
   const RecomputeProblem p = TrainingChain(20, &random, 20, 20);
