@@ -39,6 +39,35 @@ TEST(TypeInferenceTest, IfJoinsItsBranches) {
   EXPECT_EQ(m.Type("differs"), "float[2, ?]");
 }
 
+TEST(TypeInferenceTest, IfWithAKnownConditionIsTheBranchThatRuns) {
+  // The branches differ in rank, and in contents that a Reshape reads.
+  const auto text = [](int condition) {
+    return absl::StrCat(R"(
+    g (float[2, n] x) => (float[a] y, float[b] z)
+    <bool c = {)",
+                        condition, R"(}> {
+      y, target = If (c) <
+        then_branch = t () => (float[p] flat, int64[1] one) {
+          one = Constant <value = int64[1] {-1}> ()
+          flat = Reshape(x, one)
+        },
+        else_branch = e () => (float[2, n] same, int64[2] two) {
+          two = Constant <value = int64[2] {1, -1}> ()
+          same = Relu(x)
+        }>
+      z = Reshape(x, target)
+    })");
+  };
+  const Imported taken = ImportText(text(1));
+  EXPECT_EQ(taken.Type("y"), "float[2*n]");
+  EXPECT_EQ(taken.Type("z"), "float[2*n]");
+  EXPECT_EQ(taken.Type("same"), "float[2, n]");
+  const Imported other = ImportText(text(0));
+  EXPECT_EQ(other.Type("y"), "float[2, n]");
+  EXPECT_EQ(other.Type("z"), "float[1, 2*n]");
+  EXPECT_EQ(other.Type("flat"), "float[2*n]");
+}
+
 TEST(TypeInferenceTest, LoopWithAKnownTripCountStacksItsRows) {
   const Imported m = ImportText(R"(
     g (float[4] x) => (float[4] last, float[t, 4] rows)
