@@ -194,7 +194,7 @@ class Parser {
     app_.add_option("--json", args_.json);
     app_.add_option("--top", args_.top);
     app_.add_option("--max-peak", max_peak_);
-    app_.add_flag("--fail-on-growth", args_.fail_on_growth);
+    app_.add_flag("--fail-on-growth", args_.gates.fail_on_growth);
     app_.add_flag("-q,--quiet", args_.quiet);
     app_.add_flag("-v,--verbose", args_.verbose);
   }
@@ -236,7 +236,7 @@ class Parser {
       RETURN_IF_ERROR(AddInputShape(shape, &args_.options));
     }
     if (!max_peak_.empty()) {
-      ASSIGN_OR_RETURN(args_.max_peak_bytes, ParseBytes(max_peak_));
+      ASSIGN_OR_RETURN(args_.gates.max_peak_bytes, ParseBytes(max_peak_));
     }
     ASSIGN_OR_RETURN(args_.options.external_data,
                      ParseExternalData(external_data_));
