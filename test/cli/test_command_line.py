@@ -77,7 +77,17 @@ def test_list_passes(tmp_path):
     (["m.onnx", "--dim", "nobody=3"], "batch, size"),
     (["m.onnx", "--input-shape", "x:1,8"], "3 dimensions"),
     (["m.onnx", "--input-shape", "nobody:1"], "x"),
-    (["m.onnx", "--input-shape", "1,2"], "NAME:"),
+    (["m.onnx", "--input-shape", "x"], "NAME:N"),
+    (["m.onnx", "--input-shape", ":1,2"], "NAME:N"),
+    (["m.onnx", "--input-shape", ""], "NAME:N"),
+    (["m.onnx", "--input-shape", "1,2"], "3 dimensions"),
+    (["m.onnx", "--input-shape", "1,,2"], "positive number"),
+    (["m.onnx", "--input-shape", "2,8,5", "--input-shape", "x:2,8,5"],
+     'two shapes are given for input "x"'),
+    (["m.onnx", "--input-shape", "2,8,5", "--input-shape", "2,8,5"],
+     "two shapes for the only input"),
+    (["m.onnx", "--input-shape", "x:2,8,5", "--input-shape", "x:2,8,6"],
+     'two shapes for input "x"'),
     (["m.onnx", "--passes", "polish"], "drop-dead"),
     (["m.onnx", "--passes", "reorder{beams=3}"], "beam"),
     (["m.onnx", "--passes", "reorder{"], '"}" is missing'),
@@ -195,10 +205,21 @@ def test_dims_and_input_shapes(tmp_path, model):
     size = 2 * 8 * 5 * 4
     for arguments in (["--dim", "batch=2", "--dim", "size=5"],
                       ["--input-shape", "x:2,8,5"],
+                      ["--input-shape", "2,8,5"],
+                      ["--input-shape", "2x8x5"],
                       ["--input-shape", "x:2x8x5"]):
         report = analyze(model, *arguments, cwd=tmp_path)
         assert tensor(report, "y")["bytes"] == size, arguments
     assert report["inputs_bytes"] == size
+
+
+def test_a_shape_without_a_name_needs_a_single_input(tmp_path):
+    """With several inputs the error lists them."""
+    name = save(parse("g (float[n] a, float[n] b) => (float[n] y)"
+                      " { y = Add(a, b) }"), tmp_path)
+    result = memopt(name, "--analyze", "--input-shape", "4", cwd=tmp_path)
+    assert result.code == 2 and result.stderr.count("\n") == 1
+    assert "it has a, b" in result.stderr
 
 
 def test_sweep_has_every_combination(tmp_path, model):

@@ -331,6 +331,37 @@ TEST(TypeInferenceTest, OldModelsListInitializersAsInputs) {
   EXPECT_EQ(m.Type("y"), "float[2]");
 }
 
+TEST(NameInputShapeTest, ANamelessShapeIsThatOfTheOnlyInput) {
+  // An initializer among the inputs is none.
+  const Imported one = ImportText(
+      "g (float[n] x, float[2] w) => (float[n] y) <float[2] w = {1, 2}>"
+      "{ y = Mul(x, w) }");
+  ImportOptions options = {.input_shapes = {{"", {5}}}};
+  EXPECT_THAT(NameInputShape(*one.model, &options), IsOk());
+  EXPECT_EQ(options.input_shapes.size(), 1u);
+  EXPECT_THAT(options.input_shapes["x"], ElementsAre(5));
+  // With its name alone there is nothing to do.
+  EXPECT_THAT(NameInputShape(*one.model, &options), IsOk());
+  EXPECT_THAT(options.input_shapes["x"], ElementsAre(5));
+  options.input_shapes[""] = {6};
+  EXPECT_THAT(NameInputShape(*one.model, &options),
+              StatusIs(kInvalid, HasSubstr("two shapes are given for input "
+                                           "\"x\"")));
+}
+
+TEST(NameInputShapeTest, WithSeveralInputsOrNoneItIsAnError) {
+  const Imported two = ImportText(
+      "g (float[n] x, float[n] z) => (float[n] y) { y = Mul(x, z) }");
+  ImportOptions options = {.input_shapes = {{"", {5}}}};
+  EXPECT_THAT(NameInputShape(*two.model, &options),
+              StatusIs(kInvalid, HasSubstr("it has x, z")));
+  const Imported none = ImportText(
+      "g () => (float[2] y) { y = Constant <value = float[2] {1, 2}>"
+      " () }");
+  EXPECT_THAT(NameInputShape(*none.model, &options),
+              StatusIs(kInvalid, HasSubstr("it has none")));
+}
+
 TEST(CheckImportOptionsTest, NamesWhatExists) {
   const Imported m = ImportText(
       "g (float[batch, 3] x, float[seq] s) => (float[batch, 3] y)"
