@@ -193,7 +193,8 @@ int RunOffsetsCommand(int argc, char** argv) {
       std::chrono::steady_clock::now() - start;
   std::cout << ResultLine(arguments, file->rows.size(), *solution,
                           seconds.count())
-            << std::endl;
+            << '\n'
+            << std::flush;
   const std::optional<int64_t>& capacity = arguments.options.capacity_bytes;
   return capacity && solution->plan.arena_bytes > *capacity ? kExitNotMet
                                                             : kExitOk;
