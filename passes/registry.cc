@@ -13,7 +13,7 @@ namespace onnx_memopt::passes {
 
 absl::Span<const pass::PassInfo> RegisteredPasses() {
   static constexpr pass::PassInfo kPasses[] = {
-#define PASS(name, factory, summary) {name, summary, &factory},
+#define PASS(name, factory, summary) {(name), (summary), &(factory)},
 #include "passes.def"
 #undef PASS
   };

@@ -71,6 +71,23 @@ def pytest_configure(config):
     config.stash[_TALLIES] = collections.defaultdict(Tally)
 
 
+# With several processes (pytest-xdist), each sends its tallies when it ends.
+def pytest_sessionfinish(session):
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["tallies"] = {title: dict(tally.items()) for title, tally
+                             in session.config.stash[_TALLIES].items()}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    # A process that crashed sent nothing.
+    sent = getattr(node, "workeroutput", {}).get("tallies", {})
+    for title, counts in sent.items():
+        for what, count in counts.items():
+            node.config.stash[_TALLIES][title].add(what, count)
+
+
 def pytest_terminal_summary(terminalreporter, config):
     for title, tally in sorted(config.stash[_TALLIES].items()):
         terminalreporter.write_sep("-", title)

@@ -28,7 +28,8 @@ struct Options {
   // largest peak.
   std::map<std::string, std::vector<int64_t>> dims;
   // Shapes of inputs, in place of those that the model states. They are for the
-  // report and the plan, and are not written to the model.
+  // report and the plan, and are not written to the model. The empty name means
+  // the only input of a model that has one.
   std::map<std::string, std::vector<int64_t>> input_shapes;
 
   // Run the passes. Otherwise the model is only analysed.

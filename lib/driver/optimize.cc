@@ -56,6 +56,9 @@ class Run {
         io::Load(path_, {.external_dir = options_.external_dir});
     if (!loaded.ok()) return WithPath(error_path_, loaded.status());
     model_ = *std::move(loaded);
+    for (io::ImportOptions* options : {&checked_, &import_}) {
+      RETURN_IF_ERROR(OptionError(NameInputShape(*model_, options)));
+    }
     RETURN_IF_ERROR(OptionError(CheckImportOptions(*model_, checked_)));
     absl::StatusOr<ir::Graph> graph = io::Import(model_, import_);
     if (!graph.ok()) return WithPath(error_path_, graph.status());

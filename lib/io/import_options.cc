@@ -2,8 +2,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "onnx/onnx_pb.h"
 #include "onnx_memopt/io/import.h"
 #include "onnx_memopt/support/format.h"
@@ -21,6 +23,36 @@ std::string ListNames(const std::vector<std::string>& names) {
 }
 
 }  // namespace
+
+absl::Status NameInputShape(const LoadedModel& model, ImportOptions* options) {
+  const auto nameless = options->input_shapes.find("");
+  if (nameless == options->input_shapes.end()) return absl::OkStatus();
+  const onnx::GraphProto& graph = model.proto().graph();
+  absl::flat_hash_set<absl::string_view> initializers;
+  for (const onnx::TensorProto& tensor : graph.initializer()) {
+    initializers.insert(tensor.name());
+  }
+  for (const onnx::SparseTensorProto& tensor : graph.sparse_initializer()) {
+    initializers.insert(tensor.values().name());
+  }
+  std::vector<std::string> inputs;
+  for (const onnx::ValueInfoProto& input : graph.input()) {
+    if (!initializers.contains(input.name())) inputs.push_back(input.name());
+  }
+  if (inputs.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a shape without the name of an input is for models with "
+                     "one input; ",
+                     ListNames(inputs)));
+  }
+  if (!options->input_shapes.try_emplace(inputs[0], nameless->second).second) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("two shapes are given for input \"", Printable(inputs[0]),
+                     "\": one with its name, and one without"));
+  }
+  options->input_shapes.erase("");
+  return absl::OkStatus();
+}
 
 absl::Status CheckImportOptions(const LoadedModel& model,
                                 const ImportOptions& options) {

@@ -57,7 +57,9 @@ absl::Status TooLargeForProtobuf(absl::string_view size) {
 }  // namespace
 
 absl::Status LoadedModel::ParseBinary(absl::string_view bytes) {
-  absl::StatusOr<ScannedModel> scanned = ScanPayloads(bytes);
+  absl::StatusOr<ScannedModel> scanned = ScanPayloads(bytes, [this] {
+    if (file_) file_->DropResident();
+  });
   if (!scanned.ok()) return Explain(scanned.status(), bytes);
   google::protobuf::io::CodedInputStream stream(
       reinterpret_cast<const uint8_t*>(scanned->skeleton.data()),

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,8 +42,14 @@ const google::protobuf::UnknownFieldSet& UnknownFields(
 
 }  // namespace
 
-absl::StatusOr<ScannedModel> ScanPayloads(absl::string_view file) {
+absl::StatusOr<ScannedModel> ScanPayloads(
+    absl::string_view file, const std::function<void()>& drop_resident) {
   ScannedModel result;
+  size_t reads = 0;
+  const auto drop_at_times = [&] {
+    constexpr size_t kReads = 16;
+    if (++reads % kReads == 0 && drop_resident) drop_resident();
+  };
   std::deque<std::string> markers;  // the output has views of them
   WireOutput output(file);
   const auto cut =
@@ -50,6 +59,7 @@ absl::StatusOr<ScannedModel> ScanPayloads(absl::string_view file) {
           "a tensor at byte ", tensor.markers.front().begin, " has field #",
           kMarkerField, ", a number that this program reserves"));
     }
+    drop_at_times();
     TensorEdits edits;
     for (const uint32_t number : kPayloadFields) {
       const TensorSummary::Occurrences& field = tensor.fields[number];
@@ -75,6 +85,7 @@ absl::StatusOr<ScannedModel> ScanPayloads(absl::string_view file) {
   result.skeleton.reserve(output.total());
   for (absl::string_view view : output.Views()) {
     result.skeleton.append(view.data(), view.size());
+    drop_at_times();
   }
   return result;
 }

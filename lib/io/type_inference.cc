@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "io/check_types.h"
 #include "io/constant_contents.h"
 #include "io/importer.h"
 #include "io/onnx_inference.h"
@@ -45,11 +46,18 @@ constexpr int kMaxRounds = 4;
 // Visits per node of the model, on average, before loops are walked once only.
 constexpr size_t kMaxVisits = 64;
 
+// A condition's value; nullopt if it is not known before the run.
+std::optional<bool> Truth(const Contents* contents) {
+  if (contents == nullptr || contents->elements.size() != 1) {
+    return std::nullopt;
+  }
+  const std::optional<Dim>& value = contents->elements[0].integer;
+  if (!value || !value->is_constant()) return std::nullopt;
+  return value->constant() != 0;
+}
+
 bool IsTrue(const Contents* contents) {
-  return contents != nullptr && contents->elements.size() == 1 &&
-         contents->elements[0].integer &&
-         contents->elements[0].integer->is_constant() &&
-         contents->elements[0].integer->constant() != 0;
+  return Truth(contents).value_or(false);
 }
 
 std::shared_ptr<const Contents> Scalar(int64_t value) {
@@ -69,7 +77,7 @@ class TypeInference {
       RETURN_IF_ERROR(SetInputType(input));
     }
     InferBlock(ir::kMainBlock);
-    return CheckSizes();
+    return CheckTypes(graph_);
   }
 
  private:
@@ -322,8 +330,33 @@ class TypeInference {
     }
   }
 
+  // The branch that an If takes, where its condition is known before the run.
+  std::optional<BlockId> BranchTaken(const Node& node) const {
+    if (node.operands.empty() || node.operands[0] == kNoValue) {
+      return std::nullopt;
+    }
+    const std::optional<bool> condition =
+        Truth(graph_.value(node.operands[0]).contents.get());
+    if (!condition) return std::nullopt;
+    const auto* const branch = std::find_if(
+        node.blocks.begin(), node.blocks.end(), [&](BlockId block) {
+          return graph_.block(block).attribute_name ==
+                 (*condition ? "then_branch" : "else_branch");
+        });
+    if (branch == node.blocks.end()) return std::nullopt;
+    return *branch;
+  }
+
   void InferIf(const Node& node) {
     for (BlockId block : node.blocks) InferBlock(block);
+    if (const std::optional<BlockId> taken = BranchTaken(node)) {
+      const auto& results = graph_.block(*taken).results;
+      for (size_t i = 0; i < node.results.size() && i < results.size(); ++i) {
+        const Value& result = graph_.value(results[i]);
+        SetResult(node.results[i], result.type, result.contents);
+      }
+      return;
+    }
     for (size_t i = 0; i < node.results.size(); ++i) {
       std::optional<Type> joined;
       for (BlockId block : node.blocks) {
@@ -519,30 +552,6 @@ class TypeInference {
       }
       SetResult(node.results[i], std::move(type), nullptr);
     }
-  }
-
-  // Sizes beyond 2^63 bytes mean a broken file, not a large model.
-  absl::Status CheckSizes() const {
-    for (size_t i = 0; i < graph_.num_values(); ++i) {
-      const Value& value = graph_.value(ValueId(static_cast<uint32_t>(i)));
-      if (!value.type.is_tensor() || !value.type.shape) continue;
-      bool all_constant = true;
-      for (const std::optional<Dim>& dim : *value.type.shape) {
-        all_constant = all_constant && dim && dim->is_constant();
-        if (dim && dim->is_constant() && dim->constant() < 0) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("tensor \"", Printable(value.name), "\" ",
-                           ToString(value.type), " has a negative dimension"));
-        }
-      }
-      if (all_constant && BitWidth(value.type.element) &&
-          !SizeBytes(value.type)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("tensor \"", Printable(value.name), "\" ",
-                         ToString(value.type), " has more than 2^63 bytes"));
-      }
-    }
-    return absl::OkStatus();
   }
 
   const ImportOptions& options_;

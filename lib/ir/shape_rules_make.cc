@@ -92,6 +92,7 @@ bool Pad(ShapeContext& c) {
     pads = DimsOf(c, 1);
   }
   std::vector<int64_t> all;
+  all.reserve(input->size());
   for (size_t i = 0; i < input->size(); ++i) {
     all.push_back(static_cast<int64_t>(i));
   }

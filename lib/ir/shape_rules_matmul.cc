@@ -156,7 +156,7 @@ class EinsumDims {
     std::array<bool, kLetters> used = {};
     const auto append = [&](absl::string_view letters) {
       for (const char letter : letters) {
-        const auto i = static_cast<size_t>(letter);
+        const size_t i = IndexOf(letter);
         if (count_[i] == 0 || used[i]) return false;
         used[i] = true;
         result.push_back(dims_[i]);
@@ -172,8 +172,12 @@ class EinsumDims {
  private:
   static constexpr size_t kLetters = 128;
 
+  static size_t IndexOf(char letter) {
+    return static_cast<unsigned char>(letter);
+  }
+
   bool BindLetter(char letter, const OptDim& dim) {
-    const auto i = static_cast<size_t>(letter);
+    const size_t i = IndexOf(letter);
     if (count_[i]++ == 0) {
       dims_[i] = dim;
       return true;

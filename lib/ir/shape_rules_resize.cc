@@ -57,7 +57,7 @@ Scales FindScales(const ShapeContext& c, size_t rank) {
   std::vector<std::optional<double>> scales;
   if (const std::vector<float>* listed = FloatsAttribute(c.node, "scales")) {
     for (const float scale : *listed) {
-      scales.push_back(static_cast<double>(scale));
+      scales.emplace_back(static_cast<double>(scale));
     }
     return scales;
   }

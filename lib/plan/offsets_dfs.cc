@@ -180,8 +180,8 @@ void OffsetDfs::HashPart(Part& part) const {
       const int32_t i = w * 64 + __builtin_ctzll(bits);
       const SectionBuffer& buffer = problem_.buffers[i];
       if (buffer.first < part.first || buffer.past > part.past) continue;
-      part.low ^= buffer_hash_[2 * i];
-      part.high += buffer_hash_[2 * i + 1];
+      part.low ^= buffer_hash_[2 * static_cast<size_t>(i)];
+      part.high += buffer_hash_[2 * static_cast<size_t>(i) + 1];
     }
   }
 }

@@ -37,6 +37,7 @@ class FirstFit {
  public:
   explicit FirstFit(const SectionProblem& problem) : problem_(problem) {
     std::vector<Buffer> lives;
+    lives.reserve(problem.buffers.size());
     for (const SectionBuffer& buffer : problem.buffers) {
       lives.push_back({buffer.first, buffer.past, buffer.size});
     }
@@ -276,6 +277,7 @@ void Improve(PartState& part, const ImproveLimits& limits,
   const int64_t passes = limits.max_placements / count;
   std::atomic<int64_t> stop_after = passes;
   std::vector<Walk> walks;
+  walks.reserve(limits.threads);
   for (int k = 0; k < limits.threads; ++k) {
     walks.emplace_back(problem, starts[k % starts.size()],
                        limits.seed * 7919 + static_cast<uint64_t>(k));

@@ -266,7 +266,7 @@ CostBound FindCostBound(const RecomputeModel& model, int64_t budget,
     if (stop && stop()) break;
     const int32_t v = model.order[i];
     const double excess = Moment(model, v, budget).Excess();
-    if (excess > 0) moments.push_back({-excess, v});
+    if (excess > 0) moments.emplace_back(-excess, v);
   }
   std::sort(moments.begin(), moments.end());
   double bound = 0;

@@ -83,8 +83,8 @@ class ExactSearch {
       if (it->second.cost <= cost) return;
       it->second = {cost, from, node};
     }
-    queue_.push({cost, std::popcount(all_ & ~state.run), --age_, state.run,
-                 state.live});
+    queue_.emplace(cost, std::popcount(all_ & ~state.run), --age_, state.run,
+                   state.live);
   }
 
   void Expand(State state, int64_t cost) {

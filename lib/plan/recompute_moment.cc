@@ -100,6 +100,7 @@ class MomentSearch {
       if (excess <= 0) Note(cost, max_sets);
     }
     std::vector<KeptChoice> sets;
+    sets.reserve(best_.size());
     for (const auto& [set_cost, kept] : best_) {
       sets.push_back({set_cost, AgainSet(kept)});
     }

@@ -301,6 +301,7 @@ class Planner {
   absl::Status TryEvictions() {
     const std::vector<std::vector<bool>> first = FirstSets();
     std::vector<Evictor> evictors;
+    evictors.reserve(orders_.size());
     for (const std::vector<int32_t>& order : orders_) {
       evictors.emplace_back(model_, order, options_.budget);
     }
@@ -381,6 +382,7 @@ class Planner {
                                  : kKeepWork / model_.n;
     std::vector<KeepResult> results(threads());
     std::vector<KeepStart> starts;
+    starts.reserve(threads());
     for (int t = 0; t < threads(); ++t) {
       starts.push_back(keep_starts_[t % keep_starts_.size()]);
     }
@@ -506,7 +508,7 @@ class Planner {
   // For the progress only: the result must not depend on who comes first.
   void ShowFromThread(absl::Span<const int32_t> sequence) {
     if (!options_.on_progress) return;
-    const std::lock_guard<std::mutex> lock(progress_mutex_);
+    const std::scoped_lock lock(progress_mutex_);
     const absl::StatusOr<RecomputeReplay> replay =
         ReplayRecompute(problem_, sequence);
     if (!replay.ok() || replay->peak > options_.budget) return;

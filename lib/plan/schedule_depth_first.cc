@@ -125,8 +125,8 @@ std::vector<Candidate> DepthFirstOrders(const Model& model,
     return needs.room[a] != needs.room[b] ? needs.room[a] < needs.room[b]
                                           : a < b;
   };
-  const Before input = std::less<int32_t>();
-  const Before reversed = std::greater<int32_t>();
+  const Before input = std::less<>();
+  const Before reversed = std::greater<>();
   std::vector<Candidate> candidates;
   auto add = [&](const Before& child, const Before& sink) {
     candidates.push_back({"dfs", PostOrder(units, child, sink)});

@@ -222,6 +222,7 @@ class TextWriter {
                          report_.after ? "packed after" : "packed"));
     for (const ReportSweepPoint& point : report_.sweep) {
       std::vector<std::string> dims;
+      dims.reserve(point.dims.size());
       for (const auto& [name, value] : point.dims) {
         dims.push_back(absl::StrCat(name, "=", value));
       }

@@ -6,6 +6,7 @@
 //   onnx-memopt-opt model.onnx --predict=bare --predict=default,threads=2
 //   onnx-memopt-opt model.onnxtxt --passes=reorder -o out.onnxtxt
 
+#include <exception>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -183,4 +184,11 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace onnx_memopt
 
-int main(int argc, char** argv) { return onnx_memopt::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return onnx_memopt::Main(argc, argv);
+  } catch (const std::exception& error) {  // out of memory, most likely
+    std::cerr << "error: " << error.what() << "\n";
+    return 1;
+  }
+}

@@ -161,8 +161,8 @@ int RunRecomputeCommand(int argc, char** argv) {
     const absl::Status written = WriteRecomputePlan(arguments.out, *result);
     if (!written.ok()) return Fail(written);
   }
-  std::cout << DescribeRecompute(*problem, arguments.options, *result)
-            << std::endl;
+  std::cout << DescribeRecompute(*problem, arguments.options, *result) << '\n'
+            << std::flush;
   return found ? kExitOk : kExitNotMet;
 }
 

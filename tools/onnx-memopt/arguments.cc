@@ -9,6 +9,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -35,8 +36,8 @@ What to do:
   --analyze                report only: run no pass, write no model
   --dim NAME=N             size of a named dimension of the inputs;
                            NAME=N,N,... reports each size
-  --input-shape NAME:N,N   shape of an input, for example x:1,3,224,224 or
-                           x:1x3x224x224
+  --input-shape [NAME:]N,N shape of an input, for example x:1,3,224,224 or
+                           x:1x3x224x224; of the only input without NAME
   --passes LIST            passes to run, for example drop-dead,reorder{beam=9}
   --list-passes            list the passes with their options
 
@@ -117,15 +118,26 @@ absl::Status AddDim(const std::string& text, Options* options) {
 }
 
 // "NAME:1,3,224,224" or "NAME:1x3x224x224". A name may itself have colons.
+// Without a name it begins with a digit.
 absl::Status AddInputShape(const std::string& text, Options* options) {
   const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--input-shape: expected NAME:D,D,..., not \"", Printable(text), "\""));
+  const bool nameless = colon == std::string::npos;
+  if (nameless ? text.empty() || !absl::ascii_isdigit(text[0]) : colon == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--input-shape: expected NAME:N,N,... or N,N,..., not \"",
+                     Printable(text), "\""));
   }
-  ASSIGN_OR_RETURN(options->input_shapes[text.substr(0, colon)],
-                   ParseSizes(absl::string_view(text).substr(colon + 1), ",x",
-                              "--input-shape"));
+  const std::string name = nameless ? "" : text.substr(0, colon);
+  ASSIGN_OR_RETURN(
+      std::vector<int64_t> sizes,
+      ParseSizes(absl::string_view(text).substr(nameless ? 0 : colon + 1), ",x",
+                 "--input-shape"));
+  if (!options->input_shapes.try_emplace(name, std::move(sizes)).second) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--input-shape: two shapes for ",
+        nameless ? "the only input"
+                 : absl::StrCat("input \"", Printable(name), "\"")));
+  }
   return absl::OkStatus();
 }
 
@@ -194,7 +206,7 @@ class Parser {
     app_.add_option("--json", args_.json);
     app_.add_option("--top", args_.top);
     app_.add_option("--max-peak", max_peak_);
-    app_.add_flag("--fail-on-growth", args_.fail_on_growth);
+    app_.add_flag("--fail-on-growth", args_.gates.fail_on_growth);
     app_.add_flag("-q,--quiet", args_.quiet);
     app_.add_flag("-v,--verbose", args_.verbose);
   }
@@ -236,7 +248,7 @@ class Parser {
       RETURN_IF_ERROR(AddInputShape(shape, &args_.options));
     }
     if (!max_peak_.empty()) {
-      ASSIGN_OR_RETURN(args_.max_peak_bytes, ParseBytes(max_peak_));
+      ASSIGN_OR_RETURN(args_.gates.max_peak_bytes, ParseBytes(max_peak_));
     }
     ASSIGN_OR_RETURN(args_.options.external_data,
                      ParseExternalData(external_data_));

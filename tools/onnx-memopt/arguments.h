@@ -3,11 +3,11 @@
 #define ONNX_MEMOPT_TOOLS_ONNX_MEMOPT_ARGUMENTS_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "onnx_memopt/options.h"
+#include "onnx_memopt/report/gates.h"
 
 namespace onnx_memopt::cli {
 
@@ -26,8 +26,7 @@ struct Arguments {
   bool quiet = false;
   bool verbose = false;
   size_t top = 10;
-  std::optional<int64_t> max_peak_bytes;
-  bool fail_on_growth = false;
+  Gates gates;
 };
 
 struct ParseResult {

@@ -8,12 +8,14 @@
 #include <fstream>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "onnx-memopt/arguments.h"
 #include "onnx_memopt/optimize.h"
+#include "onnx_memopt/report/gates.h"
 #include "onnx_memopt/report/json.h"
 #include "onnx_memopt/report/text.h"
 #include "onnx_memopt/support/atomic_file.h"
@@ -65,37 +67,12 @@ absl::Status WriteJson(const std::string& path, const Report& report) {
                       absl::StrCat(Printable(path), ": ", status.message()));
 }
 
-int CheckGates(const Arguments& arguments, const Report& report) {
-  int exit_code = kExitOk;
-  if (arguments.max_peak_bytes) {
-    const int64_t total =
-        (report.after ? *report.after : report.before).total_bytes;
-    if (total > *arguments.max_peak_bytes) {
-      std::cerr << "gate failed: weights, inputs and packed activations take "
-                << FormatBytes(total) << ", more than "
-                << FormatBytes(*arguments.max_peak_bytes) << "\n";
-      exit_code = kExitGateFailed;
-    } else if (!report.complete) {
-      std::cerr << "gate failed: the size of " << report.unknown_tensors.size()
-                << " tensors is unknown, so the peak is not\n";
-      exit_code = kExitGateFailed;
-    }
+int CheckGates(const Gates& gates, const Report& report) {
+  const std::vector<std::string> failed = FailedGates(report, gates);
+  for (const std::string& reason : failed) {
+    std::cerr << "gate failed: " << reason << "\n";
   }
-  if (arguments.fail_on_growth && report.after) {
-    const auto check = [&](const char* what, int64_t before, int64_t after) {
-      if (after <= before) return;
-      std::cerr << "gate failed: the " << what << " grew from "
-                << FormatBytes(before) << " to " << FormatBytes(after) << "\n";
-      exit_code = kExitGateFailed;
-    };
-    check("live peak", report.before.live_peak_bytes,
-          report.after->live_peak_bytes);
-    check("packed peak", report.before.packed_peak_bytes,
-          report.after->packed_peak_bytes);
-    check("size of the weights", report.weights.bytes,
-          report.weights_after_bytes);
-  }
-  return exit_code;
+  return failed.empty() ? kExitOk : kExitGateFailed;
 }
 
 int Main(int argc, char** argv) {
@@ -125,7 +102,7 @@ int Main(int argc, char** argv) {
       out << "wrote " << Printable(file) << "\n";
     }
   }
-  return CheckGates(arguments, *report);
+  return CheckGates(arguments.gates, *report);
 }
 
 }  // namespace

@@ -30,9 +30,15 @@ struct ImportOptions {
   // Named dimensions of the inputs to bind. What is not bound stays symbolic.
   ir::Bindings dims;
   // Shapes of inputs by name, in place of those that the model states. A named
-  // dimension in them is bound for the other inputs too.
+  // dimension in them is bound for the other inputs too. See NameInputShape for
+  // the empty name.
   std::map<std::string, std::vector<int64_t>> input_shapes;
 };
+
+// A shape under the empty name is meant for the model's only input: moves it to
+// that name. Initializers that are listed among the inputs do not count. An
+// error that lists the inputs if there are several, or none.
+absl::Status NameInputShape(const LoadedModel& model, ImportOptions* options);
 
 // Checks that every name in `options` exists in the model, that sizes are
 // positive, ranks agree, and no name is given two sizes. The message lists the

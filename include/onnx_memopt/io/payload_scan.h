@@ -25,6 +25,7 @@
 #define ONNX_MEMOPT_IO_PAYLOAD_SCAN_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,11 @@ struct ScannedModel {
   std::vector<Payload> payloads;  // views into the scanned file
 };
 
-absl::StatusOr<ScannedModel> ScanPayloads(absl::string_view file);
+// `drop_resident`, if there is one, is called now and then: pages of a mapped
+// file that were read need not stay in memory. A few bytes before each payload
+// can make large pages resident, and so most of the file.
+absl::StatusOr<ScannedModel> ScanPayloads(
+    absl::string_view file, const std::function<void()>& drop_resident = {});
 
 // The payload that was cut out of `tensor`; nullptr: none was. An error if the
 // tensor refers to a payload that is not in the table, or to several.

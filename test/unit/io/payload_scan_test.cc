@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
@@ -132,6 +133,22 @@ TEST(PayloadScanTest, FollowsRemovalReorderingAndDuplication) {
     edited->clear_functions();
   }
   EXPECT_TRUE(Splice(skeleton, scanned->payloads) == model.SerializeAsString());
+}
+
+TEST(PayloadScanTest, PagesAreGivenBackWhileAModelOfManyPayloadsIsRead) {
+  onnx::ModelProto model = EmptyModel();
+  for (uint32_t i = 0; i < 64; ++i) {
+    *model.mutable_graph()->add_initializer() = RawTensor(
+        absl::StrCat("w", i), onnx::TensorProto::UINT8, {2000}, Noise(2000, i));
+  }
+  const std::string file = model.SerializeAsString();
+  int drops = 0;
+  const auto scanned = ScanPayloads(file, [&] { ++drops; });
+  ASSERT_THAT(scanned, IsOk());
+  EXPECT_EQ(scanned->payloads.size(), 64u);
+  // Both when it looks for payloads and when it copies what is between them.
+  EXPECT_GE(drops, 8);
+  EXPECT_EQ(scanned->skeleton, ScanPayloads(file)->skeleton);
 }
 
 TEST(PayloadScanTest, RealModels) {

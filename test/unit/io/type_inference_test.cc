@@ -39,6 +39,35 @@ TEST(TypeInferenceTest, IfJoinsItsBranches) {
   EXPECT_EQ(m.Type("differs"), "float[2, ?]");
 }
 
+TEST(TypeInferenceTest, IfWithAKnownConditionIsTheBranchThatRuns) {
+  // The branches differ in rank, and in contents that a Reshape reads.
+  const auto text = [](int condition) {
+    return absl::StrCat(R"(
+    g (float[2, n] x) => (float[a] y, float[b] z)
+    <bool c = {)",
+                        condition, R"(}> {
+      y, target = If (c) <
+        then_branch = t () => (float[p] flat, int64[1] one) {
+          one = Constant <value = int64[1] {-1}> ()
+          flat = Reshape(x, one)
+        },
+        else_branch = e () => (float[2, n] same, int64[2] two) {
+          two = Constant <value = int64[2] {1, -1}> ()
+          same = Relu(x)
+        }>
+      z = Reshape(x, target)
+    })");
+  };
+  const Imported taken = ImportText(text(1));
+  EXPECT_EQ(taken.Type("y"), "float[2*n]");
+  EXPECT_EQ(taken.Type("z"), "float[2*n]");
+  EXPECT_EQ(taken.Type("same"), "float[2, n]");
+  const Imported other = ImportText(text(0));
+  EXPECT_EQ(other.Type("y"), "float[2, n]");
+  EXPECT_EQ(other.Type("z"), "float[1, 2*n]");
+  EXPECT_EQ(other.Type("flat"), "float[2*n]");
+}
+
 TEST(TypeInferenceTest, LoopWithAKnownTripCountStacksItsRows) {
   const Imported m = ImportText(R"(
     g (float[4] x) => (float[4] last, float[t, 4] rows)
@@ -300,6 +329,37 @@ TEST(TypeInferenceTest, OldModelsListInitializersAsInputs) {
   EXPECT_TRUE(weight.overridable);
   EXPECT_EQ(weight.kind, ir::ValueKind::kInitializer);
   EXPECT_EQ(m.Type("y"), "float[2]");
+}
+
+TEST(NameInputShapeTest, ANamelessShapeIsThatOfTheOnlyInput) {
+  // An initializer among the inputs is none.
+  const Imported one = ImportText(
+      "g (float[n] x, float[2] w) => (float[n] y) <float[2] w = {1, 2}>"
+      "{ y = Mul(x, w) }");
+  ImportOptions options = {.input_shapes = {{"", {5}}}};
+  EXPECT_THAT(NameInputShape(*one.model, &options), IsOk());
+  EXPECT_EQ(options.input_shapes.size(), 1u);
+  EXPECT_THAT(options.input_shapes["x"], ElementsAre(5));
+  // With its name alone there is nothing to do.
+  EXPECT_THAT(NameInputShape(*one.model, &options), IsOk());
+  EXPECT_THAT(options.input_shapes["x"], ElementsAre(5));
+  options.input_shapes[""] = {6};
+  EXPECT_THAT(NameInputShape(*one.model, &options),
+              StatusIs(kInvalid, HasSubstr("two shapes are given for input "
+                                           "\"x\"")));
+}
+
+TEST(NameInputShapeTest, WithSeveralInputsOrNoneItIsAnError) {
+  const Imported two = ImportText(
+      "g (float[n] x, float[n] z) => (float[n] y) { y = Mul(x, z) }");
+  ImportOptions options = {.input_shapes = {{"", {5}}}};
+  EXPECT_THAT(NameInputShape(*two.model, &options),
+              StatusIs(kInvalid, HasSubstr("it has x, z")));
+  const Imported none = ImportText(
+      "g () => (float[2] y) { y = Constant <value = float[2] {1, 2}>"
+      " () }");
+  EXPECT_THAT(NameInputShape(*none.model, &options),
+              StatusIs(kInvalid, HasSubstr("it has none")));
 }
 
 TEST(CheckImportOptionsTest, NamesWhatExists) {
