@@ -104,7 +104,7 @@ namespace {
 // i has one element for each of these, unless they can be split with it.
 Ways WithQuantization(const ShapeContext& c, Ways ways, size_t i,
                       size_t matrix_operand, bool of_rows) {
-  if (!HasOperand(c, i)) return ways;
+  if (!HasOperand(c, i) || ways.empty()) return ways;
   const Shape* shape = c.shape(i);
   if (shape == nullptr || shape->size() > 1) return {};
   if (shape->empty() || IsOne((*shape)[0])) return ways;

@@ -46,6 +46,13 @@ bool SplitHeads(const ShapeContext& c, SplitWay& way) {
   return true;
 }
 
+// Does what a query row sees depend on its number? A window of -1 is none.
+bool MasksByPosition(const ShapeContext& c) {
+  return IntAttribute(c.node, "is_causal", 0) != 0 ||
+         IntAttribute(c.node, "left_window_size", -1) != -1 ||
+         IntAttribute(c.node, "right_window_size", -1) != -1;
+}
+
 }  // namespace
 
 Ways Attention(const ShapeContext& c) {
@@ -77,10 +84,9 @@ Ways Attention(const ShapeContext& c) {
       for (size_t i = 1; i < 4; ++i)
         known = known && SplitResult(c, *way, i, 0);
     } else if (axis == rows_axis) {
-      // A causal mask depends on the number of the row.
-      known = IntAttribute(c.node, "is_causal", 0) == 0 &&
-              SplitOperand(c, *way, 0, axis) && !HasResult(c, 1) &&
-              !HasResult(c, 2) && SplitResult(c, *way, 3, 2);
+      known = !MasksByPosition(c) && SplitOperand(c, *way, 0, axis) &&
+              !HasResult(c, 1) && !HasResult(c, 2) &&
+              SplitResult(c, *way, 3, 2);
     } else {
       known = SplitHeads(c, *way);
     }
