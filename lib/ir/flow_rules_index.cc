@@ -164,4 +164,43 @@ Ways ReverseSequence(const ShapeContext& c) {
   return kept;
 }
 
+Ways GridSample(const ShapeContext& c) {
+  // x: [batch, channels, ...], grid: [batch, result's spatial axes..., 2 or 3]
+  const Shape* x = c.shape(0);
+  const Shape* grid = c.shape(1);
+  const Shape* result = ResultShape(c, 0);
+  if (x == nullptr || grid == nullptr || result == nullptr || x->size() < 3 ||
+      grid->size() != x->size() || result->size() != x->size()) {
+    return {};
+  }
+  Ways ways;
+  for (size_t a = 0; a < result->size(); ++a) {
+    std::optional<SplitWay> way = WayAlong(c, a);
+    if (!way) continue;
+    bool known = true;
+    if (a < 2) known = SplitOperand(c, *way, 0, a);
+    if (a != 1) known = known && SplitOperand(c, *way, 1, a == 0 ? 0 : a - 1);
+    if (known) ways.push_back(*std::move(way));
+  }
+  return ways;
+}
+
+Ways RegionPool(const ShapeContext& c) {
+  // x: [batch, channels, height, width], regions: [number, ...], and for
+  // RoiAlign the batch entry of each region.
+  const Shape* result = ResultShape(c, 0);
+  if (result == nullptr || result->size() != 4) return {};
+  Ways ways;
+  std::optional<SplitWay> regions = WayAlong(c, 0);
+  if (regions && SplitOperand(c, *regions, 1, 0) &&
+      (!HasOperand(c, 2) || SplitOperand(c, *regions, 2, 0))) {
+    ways.push_back(*std::move(regions));
+  }
+  std::optional<SplitWay> channels = WayAlong(c, 1);
+  if (channels && SplitOperand(c, *channels, 0, 1)) {
+    ways.push_back(*std::move(channels));
+  }
+  return ways;
+}
+
 }  // namespace onnx_memopt::ir::flow_rules

@@ -213,7 +213,8 @@ Ways Gemm(const ShapeContext& c) {
     ways = std::move(kept);
   }
   // Parts would each add the bias.
-  if (!has_bias && !HasAttribute(c.node, "activation")) {
+  const bool adds = has_bias && FloatAttribute(c.node, "beta", 1) != 0;
+  if (!adds && !HasAttribute(c.node, "activation")) {
     AddContraction(c, product, &ways);
   }
   return ways;

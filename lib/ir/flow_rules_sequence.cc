@@ -120,9 +120,31 @@ Ways MultiHeadAttention(const ShapeContext& c) {
   return {std::move(way)};
 }
 
+Ways GroupQueryAttention(const ShapeContext& c) {
+  // query, key, value, past_key, past_value, seqlens_k, total_sequence_length,
+  // cos_cache, sin_cache, position_ids, attention_bias, head_sink
+  const Shape* query = c.shape(0);
+  if (query == nullptr || query->empty() || !(*query)[0] ||
+      c.operand_types.size() > 12) {
+    return {};
+  }
+  SplitWay way = NewWay(c, *(*query)[0]);
+  for (const size_t i : {0, 1, 2, 3, 4, 5, 9}) {
+    if (!SplitIfThere(c, way, i, 0)) return {};
+  }
+  if (HasOperand(c, 10) && !BroadcastOperand(c, way, 10, 4, 0)) return {};
+  for (size_t i = 0; i < c.node.results.size(); ++i) {
+    if (HasResult(c, i)) way.result_axes[i] = 0;
+  }
+  return {std::move(way)};
+}
+
 Ways RotaryEmbedding(const ShapeContext& c) {
   const Shape* x = c.shape(0);
-  if (x == nullptr || (x->size() != 3 && x->size() != 4)) return {};
+  if (x == nullptr || (x->size() != 3 && x->size() != 4) ||
+      IntAttribute(c.node, "is_packed_batching", 0) != 0) {
+    return {};
+  }
   // ai.onnx: x, cos_cache, sin_cache, position_ids
   // com.microsoft: x, position_ids, cos_cache, sin_cache
   const bool onnx = IsOnnx(c);
@@ -133,7 +155,9 @@ Ways RotaryEmbedding(const ShapeContext& c) {
   for (SplitWay& way :
        SameAxes(c, [&](size_t axis) { return axis <= rows_axis; })) {
     const auto axis = static_cast<size_t>(way.result_axes[0]);
-    bool known = true;
+    // Heads, if their number is not an attribute.
+    bool known = axis == 0 || axis == rows_axis ||
+                 IntAttribute(c.node, "num_heads", 0) == 0;
     if (axis == 0 || axis == rows_axis) {
       // The axis among [batch, rows] of positions and caches.
       const size_t own = axis == 0 ? 0 : 1;

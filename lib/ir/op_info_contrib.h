@@ -159,6 +159,7 @@ inline constexpr OpInfo kContribRows[] = {
         .Flow(flow_rules::MultiHeadAttention)
         .GradientUnknown(),
     MsCompute("GroupQueryAttention", flops::GroupQueryAttention)
+        .Flow(flow_rules::GroupQueryAttention)
         .GradientUnknown(),
     MsCompute("DecoderAttention").GradientUnknown(),
     MsCompute("LongformerAttention").GradientUnknown(),
@@ -191,8 +192,8 @@ inline constexpr OpInfo kContribRows[] = {
         .Shape(shape_rules::DequantizeLinear)
         .Flow(flow_rules::QuantizeLinear)
         .Gradient(At(0, 2)),
-    QLinear<9>("QLinearAdd"),
-    QLinear<9>("QLinearMul"),
+    QLinear<9>("QLinearAdd").Flow(flow_rules::Elementwise),
+    QLinear<9>("QLinearMul").Flow(flow_rules::Elementwise),
     QLinear<6>("QLinearConcat"),
     QLinear<8>("QLinearLeakyRelu")
         .Shape(shape_rules::SameAsFirst)

@@ -80,8 +80,14 @@ inline constexpr OpInfo kNnRows[] = {
         .Gradient(At(0), At(0)),
     Op("MaxUnpool").Cheap().Flops(flops::Zero).Gradient(At(1)),
     // How much a region covers is known only at run time.
-    Op("MaxRoiPool").Moderate().Gradient(At(0, 1), At(0)),
-    Op("RoiAlign").Moderate().Gradient(At(0, 1, 2)),
+    Op("MaxRoiPool")
+        .Moderate()
+        .Flow(flow_rules::RegionPool)
+        .Gradient(At(0, 1), At(0)),
+    Op("RoiAlign")
+        .Moderate()
+        .Flow(flow_rules::RegionPool)
+        .Gradient(At(0, 1, 2)),
 
     // Recurrent layers: the gates are made again from the states.
     Compute("GRU", flops::Gru, shape_rules::Recurrent)
@@ -120,7 +126,11 @@ inline constexpr OpInfo kNnRows[] = {
         .Shape(shape_rules::Resize)
         .Flow(flow_rules::Resize)
         .Gradient(At(1)),
-    Op("GridSample").Moderate().Flops(flops::Interpolation).Gradient(At(0, 1)),
+    Op("GridSample")
+        .Moderate()
+        .Flops(flops::Interpolation)
+        .Flow(flow_rules::GridSample)
+        .Gradient(At(0, 1)),
     Op("AffineGrid").Cheap().Gradient(At(1)),
     Op("ImageDecoder").Expensive().Flops(flops::Zero).NoGradient(),
     Op("NonMaxSuppression").Moderate().NoGradient(),

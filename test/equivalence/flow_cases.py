@@ -15,7 +15,8 @@ import runtime
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """`build` gives op type, operands, attributes; and opset, domain."""
+    """`build` gives op type, operands, attributes; and opset, domain, number
+    of results."""
 
     build: Callable
     count: int = 40
@@ -25,13 +26,14 @@ def make(family: str, rng) -> tuple[onnx.ModelProto, dict]:
     op, operands, attributes, *rest = FAMILIES[family].build(rng)
     opset = rest[0] if rest else 21
     domain = rest[1] if len(rest) > 1 else ""
+    results = [f"y{i}" for i in range(rest[2] if len(rest) > 2 else 1)]
     names = ["" if x is None else f"x{i}" for i, x in enumerate(operands)]
     inputs = [helper.make_tensor_value_info(
         name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
         for name, x in zip(names, operands) if name]
-    node = helper.make_node(op, names, ["y"], domain=domain, **attributes)
+    node = helper.make_node(op, names, results, domain=domain, **attributes)
     graph = helper.make_graph(
-        [node], "g", inputs, [onnx.ValueInfoProto(name="y")])
+        [node], "g", inputs, [onnx.ValueInfoProto(name=y) for y in results])
     opsets = [helper.make_opsetid("", opset),
               helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
@@ -185,7 +187,7 @@ def _gemm(rng):
         operands.append(_floats(rng, *rng.choice(
             [(), (1,), (n,), (1, n), (m, 1), (m, n)])))
     return "Gemm", operands, {"transA": trans_a, "transB": trans_b,
-                              "alpha": 0.5, "beta": 2.0}
+                              "alpha": 0.5, "beta": rng.choice([2.0, 0.0])}
 
 
 def _depth_to_space(rng):
@@ -342,6 +344,25 @@ def _fused(rng):
     return op, operands, attributes, 21, "com.microsoft"
 
 
+def _group_query_attention(rng):
+    past = rng.choice([0, 4])
+    rows = rng.choice([1, 3]) if past == 0 else 1
+    size, heads, kv_heads, batch = 8, 4, 2, 3
+    operands = [_floats(rng, batch, rows, heads * size),
+                *(_floats(rng, batch, rows, kv_heads * size)
+                  for _ in range(2))]
+    operands += [_floats(rng, batch, kv_heads, past, size)
+                 for _ in range(2)] if past else [None, None]
+    known = [past + rows - 1 - (rng.randrange(past + 1) if past else 0)
+             for _ in range(batch)]
+    known[0] = past + rows - 1
+    operands += [np.array(known, np.int32),
+                 np.asarray(np.int32(past + rows))]
+    return ("GroupQueryAttention", operands,
+            {"num_heads": heads, "kv_num_heads": kv_heads}, 21,
+            "com.microsoft", 3)
+
+
 def _attention(rng):
     q_heads, kv_heads = rng.choice([(4, 4), (4, 2)])
     rows, columns, size = 5, 6, 4
@@ -418,6 +439,7 @@ FAMILIES = {
     "Expand": Family(_expand),
     "Fused": Family(_fused, 60),
     "Gemm": Family(_gemm),
+    "GroupQueryAttention": Family(_group_query_attention, 10),
     "Index": Family(_index, 80),
     "MatMul": Family(_matmul),
     "Normalization": Family(_normalization),

@@ -94,7 +94,12 @@ class FlowChecker:
                 continue
             self._counts.add("ways checked")
             self._counts.add(f"ways checked: {kind(way)}")
+            tried = set()
             for parts in (2, 3, way.extent):
+                cuts = tuple(flow_parts.borders(way, parts))
+                if cuts in tried:
+                    continue
+                tried.add(cuts)
                 problem = runner.check(way, parts)
                 self._counts.add("splits run")
                 if problem:

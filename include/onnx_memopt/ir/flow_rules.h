@@ -61,6 +61,9 @@ std::vector<SplitWay> ScatterElements(const ShapeContext& c);
 std::vector<SplitWay> ScatterNd(const ShapeContext& c);
 std::vector<SplitWay> OneHot(const ShapeContext& c);
 std::vector<SplitWay> ReverseSequence(const ShapeContext& c);
+std::vector<SplitWay> GridSample(const ShapeContext& c);
+std::vector<SplitWay> RegionPool(
+    const ShapeContext& c);  // RoiAlign, MaxRoiPool
 
 // lib/ir/flow_rules_reduce.cc
 std::vector<SplitWay> Reduce(const ShapeContext& c);
@@ -95,6 +98,7 @@ std::vector<SplitWay> Recurrent(const ShapeContext& c);  // LSTM, GRU, RNN
 std::vector<SplitWay> Attention(const ShapeContext& c);  // of ai.onnx
 // com.microsoft
 std::vector<SplitWay> MultiHeadAttention(const ShapeContext& c);
+std::vector<SplitWay> GroupQueryAttention(const ShapeContext& c);
 std::vector<SplitWay> RotaryEmbedding(const ShapeContext& c);  // of both
 
 }  // namespace flow_rules

@@ -207,6 +207,8 @@ constexpr NamedFlowRule kFlowRules[] = {
     FLOW_RULE(ScatterNd),
     FLOW_RULE(OneHot),
     FLOW_RULE(ReverseSequence),
+    FLOW_RULE(GridSample),
+    FLOW_RULE(RegionPool),
     FLOW_RULE(Reduce),
     FLOW_RULE(ArgReduce),
     FLOW_RULE(OtherAxes),
@@ -231,6 +233,7 @@ constexpr NamedFlowRule kFlowRules[] = {
     FLOW_RULE(Recurrent),
     FLOW_RULE(Attention),
     FLOW_RULE(MultiHeadAttention),
+    FLOW_RULE(GroupQueryAttention),
     FLOW_RULE(RotaryEmbedding),
 };
 #undef FLOW_RULE
