@@ -145,6 +145,22 @@ TEST(MatMulFlowTest, GemmWithBias) {
                           "results=1 extent=16 operands=whole,0:1/1,0:1/1"));
 }
 
+TEST(MatMulFlowTest, GemmWithABiasTimesZero) {
+  const auto gemm = [](float beta) {
+    return Flow("Gemm")
+        .In("float[1, 8]")
+        .In("float[8, 1]")
+        .In("float[1]")
+        .Attr("beta", beta)
+        .Out("float[1, 1]")
+        .Ways();
+  };
+  EXPECT_THAT(
+      gemm(0),
+      ElementsAre("results=- extent=8 operands=1:1/1,0:1/1,whole combine=sum"));
+  EXPECT_THAT(gemm(1), IsEmpty());
+}
+
 TEST(MatMulFlowTest, ZeroPointsOfColumns) {
   EXPECT_THAT(
       Flow("MatMulInteger")
@@ -184,6 +200,18 @@ TEST(DimensionFlowTest, OpsWithoutARuleAreOpaque) {
   EXPECT_THAT(Flow("NonZero").In("float[4]").Out("int64[1, ?]").Ways(),
               IsEmpty());
   EXPECT_THAT(Flow("Nowhere").In("float[4]").Out("float[4]").Ways(), IsEmpty());
+}
+
+// Two elements of an int4 share a byte.
+TEST(DimensionFlowTest, PackedElementsAreNotCut) {
+  EXPECT_THAT(Flow("DequantizeLinear")
+                  .In("int4[8, 4]")
+                  .In("float[]")
+                  .Out("float[8, 4]")
+                  .Ways(),
+              IsEmpty());
+  EXPECT_THAT(Flow("Not").In("bool[4]").Out("bool[4]").Ways(),
+              ElementsAre("results=0 extent=4 operands=0:1/1"));
 }
 
 // Any operands at all: axes must exist and grains be sensible.

@@ -56,6 +56,9 @@ class Flow {
   Flow& Attr(absl::string_view name, const char* value) {
     return Add(name, AttributeValue(std::string(value)));
   }
+  Flow& Attr(absl::string_view name, float value) {
+    return Add(name, AttributeValue(value));
+  }
   Flow& List(absl::string_view name, std::vector<int64_t> value) {
     return Add(name, AttributeValue(std::move(value)));
   }
