@@ -10,17 +10,18 @@
 
 namespace onnx_memopt::ir::op_table {
 
-constexpr Row View(absl::string_view name, ShapeRule shape) {
-  return Op(name).View().Shape(shape).Gradient(kNone);
+constexpr Row View(absl::string_view name, ShapeRule shape,
+                   FlowRule flow = nullptr) {
+  return Op(name).View().Shape(shape).Flow(flow).Gradient(kNone);
 }
 
 inline constexpr OpInfo kLayoutRows[] = {
     // Views.
-    View("Flatten", shape_rules::Flatten),
-    View("Identity", shape_rules::SameAsFirst),
-    View("Reshape", shape_rules::Reshape),
-    View("Squeeze", shape_rules::Squeeze),
-    View("Unsqueeze", shape_rules::Unsqueeze),
+    View("Flatten", shape_rules::Flatten, flow_rules::Flatten),
+    View("Identity", shape_rules::SameAsFirst, flow_rules::Elementwise),
+    View("Reshape", shape_rules::Reshape, flow_rules::Reshape),
+    View("Squeeze", shape_rules::Squeeze, flow_rules::Flatten),
+    View("Unsqueeze", shape_rules::Unsqueeze, flow_rules::Flatten),
     View("Optional", nullptr),
     View("OptionalGetElement", nullptr),
 
@@ -44,40 +45,75 @@ inline constexpr OpInfo kLayoutRows[] = {
     // only index operands are saved.
     Move("CenterCropPad", nullptr).Gradient(kNone),
     Move("Compress", nullptr).Gradient(At(1)),
-    Move("Concat", shape_rules::Concat).Gradient(kNone),
-    Move("DepthToSpace", shape_rules::DepthToSpace).Gradient(kNone),
-    Move("Expand", shape_rules::Expand).Gradient(kNone),
-    Move("Gather", shape_rules::Gather).Gradient(At(1)),
-    Move("GatherElements", shape_rules::GatherElements).Gradient(At(1)),
-    Move("GatherND", shape_rules::GatherNd).Gradient(At(1)),
+    Move("Concat", shape_rules::Concat)
+        .Flow(flow_rules::Concat)
+        .Gradient(kNone),
+    Move("DepthToSpace", shape_rules::DepthToSpace)
+        .Flow(flow_rules::DepthToSpace)
+        .Gradient(kNone),
+    Move("Expand", shape_rules::Expand)
+        .Flow(flow_rules::Expand)
+        .Gradient(kNone),
+    Move("Gather", shape_rules::Gather)
+        .Flow(flow_rules::Gather)
+        .Gradient(At(1)),
+    Move("GatherElements", shape_rules::GatherElements)
+        .Flow(flow_rules::GatherElements)
+        .Gradient(At(1)),
+    Move("GatherND", shape_rules::GatherNd)
+        .Flow(flow_rules::GatherNd)
+        .Gradient(At(1)),
     Move("NonZero", nullptr).NoGradient(),
-    Move("OneHot", shape_rules::OneHot).Gradient(At(0, 1)),
+    Move("OneHot", shape_rules::OneHot)
+        .Flow(flow_rules::OneHot)
+        .Gradient(At(0, 1)),
     // Mode reflect or edge may read an element several times: pads and axes.
-    Move("Pad", shape_rules::Pad).Gradient(At(1, 3)),
-    Move("ReverseSequence", shape_rules::SameAsFirst).Gradient(At(1)),
-    Move("Slice", shape_rules::Slice).Gradient(At(1, 2, 3, 4)),
-    Move("SpaceToDepth", shape_rules::SpaceToDepth).Gradient(kNone),
-    Move("Split", shape_rules::Split).Gradient(kNone),
-    Move("Tile", shape_rules::Tile).Gradient(kNone),
-    Move("Transpose", shape_rules::Transpose).Gradient(kNone),
-    Move("Trilu", shape_rules::SameAsFirst).InPlace(At(0)).Gradient(At(1)),
+    Move("Pad", shape_rules::Pad).Flow(flow_rules::Pad).Gradient(At(1, 3)),
+    Move("ReverseSequence", shape_rules::SameAsFirst)
+        .Flow(flow_rules::ReverseSequence)
+        .Gradient(At(1)),
+    Move("Slice", shape_rules::Slice)
+        .Flow(flow_rules::Slice)
+        .Gradient(At(1, 2, 3, 4)),
+    Move("SpaceToDepth", shape_rules::SpaceToDepth)
+        .Flow(flow_rules::DepthToSpace)
+        .Gradient(kNone),
+    Move("Split", shape_rules::Split).Flow(flow_rules::Split).Gradient(kNone),
+    Move("Tile", shape_rules::Tile).Flow(flow_rules::Tile).Gradient(kNone),
+    Move("Transpose", shape_rules::Transpose)
+        .Flow(flow_rules::Transpose)
+        .Gradient(kNone),
+    Move("Trilu", shape_rules::SameAsFirst)
+        .InPlace(At(0))
+        .Flow(flow_rules::Trilu)
+        .Gradient(At(1)),
     Op("Unique").Moderate().GradientUnknown(),
 
     // Writes into a copy of operand 0, or into it. Reductions by product and
     // extremum need everything, plain writes only the indices. ONNX Runtime's
     // ScatterND has a result of its own.
-    Move("Scatter", shape_rules::SameAsFirst).InPlace(At(0)).Gradient(At(1)),
+    Move("Scatter", shape_rules::SameAsFirst)
+        .InPlace(At(0))
+        .Flow(flow_rules::ScatterElements)
+        .Gradient(At(1)),
     Move("ScatterElements", shape_rules::SameAsFirst)
         .InPlace(At(0))
+        .Flow(flow_rules::ScatterElements)
         .Gradient(At(0, 1, 2), At(0)),
-    Move("ScatterND", shape_rules::SameAsFirst).Gradient(At(0, 1, 2), At(0)),
+    Move("ScatterND", shape_rules::SameAsFirst)
+        .Flow(flow_rules::ScatterNd)
+        .Gradient(At(0, 1, 2), At(0)),
     Move("TensorScatter", shape_rules::SameAsFirst)
         .InPlace(At(0))
         .Gradient(At(2)),
 
     // Between devices; ONNX Runtime puts them into models that it saves.
-    Move("MemcpyFromHost", shape_rules::SameAsFirst).Gradient(kNone),
-    Move("MemcpyToHost", shape_rules::SameAsFirst).Gradient(kNone),
+    Move("MemcpyFromHost", shape_rules::SameAsFirst)
+        .Flow(flow_rules::Elementwise)
+        .Gradient(kNone),
+    Move("MemcpyToHost", shape_rules::SameAsFirst)
+        .Flow(flow_rules::Elementwise)
+        .Gradient(kNone),
 
     // Sequences. The position operands are saved.
     Move("ConcatFromSequence", nullptr).GradientUnknown(),

@@ -20,13 +20,15 @@ constexpr Row Binary(absl::string_view name) {
   return Op(name)
       .Cheap()
       .Flops(flops::PerResult<kFlops>)
-      .Shape(shape_rules::Arithmetic);
+      .Shape(shape_rules::Arithmetic)
+      .Flow(flow_rules::Elementwise);
 }
 constexpr Row Compare(absl::string_view name) {
   return Op(name)
       .Cheap()
       .Flops(flops::PerResult<1>)
       .Shape(shape_rules::Comparison)
+      .Flow(flow_rules::Elementwise)
       .NoGradient();
 }
 // Integers, no contents to follow.
@@ -35,6 +37,7 @@ constexpr Row Bits(absl::string_view name) {
       .Cheap()
       .Flops(flops::PerResult<1>)
       .Shape(shape_rules::BroadcastFloat)
+      .Flow(flow_rules::Elementwise)
       .NoGradient();
 }
 // Neg, Floor, ...: contents are followed.
@@ -57,27 +60,32 @@ inline constexpr OpInfo kMathRows[] = {
         .Cheap()
         .Flops(flops::Variadic)
         .Shape(shape_rules::Arithmetic)
+        .Flow(flow_rules::Elementwise)
         .Gradient(kAll),
     Op("Min")
         .Cheap()
         .Flops(flops::Variadic)
         .Shape(shape_rules::Arithmetic)
+        .Flow(flow_rules::Elementwise)
         .Gradient(kAll),
     Op("Sum")
         .Cheap()
         .Flops(flops::Variadic)
         .Shape(shape_rules::Arithmetic)
+        .Flow(flow_rules::Elementwise)
         .Gradient(kNone),
     Op("Mean")
         .Cheap()
         .Flops(flops::Mean)
         .Shape(shape_rules::BroadcastFloat)
+        .Flow(flow_rules::Elementwise)
         .Gradient(kNone),
     Unary<2>("PRelu").Gradient(At(0, 1)),
     Op("Where")
         .Cheap()
         .Flops(flops::PerResult<1>)
         .Shape(shape_rules::Where)
+        .Flow(flow_rules::Elementwise)
         .Gradient(At(0)),
     // Swish of the first times the second, same shapes.
     Unary<flops::kSigmoidFlops + 3>("SwiGLU").Gradient(At(0, 1)),
@@ -150,7 +158,7 @@ inline constexpr OpInfo kMathRows[] = {
     Unary<flops::kSigmoidFlops + 2>("Swish").Gradient(At(0)),
     // Legacy names that ONNX Runtime still knows in this domain.
     Unary<2>("Affine").Gradient(kNone),
-    Unary<2>("ImageScaler").Gradient(kNone),
+    Unary<2>("ImageScaler").Flow(nullptr).Gradient(kNone),
     Unary<2 * kTf + 3>("ParametricSoftplus").Gradient(At(0)),
     Activation<kTf + 2>("ScaledTanh").Gradient(kNone, At(0)),
 
@@ -160,26 +168,35 @@ inline constexpr OpInfo kMathRows[] = {
         .InPlace(At(0))
         .Flops(flops::PerResult<1>)
         .Shape(shape_rules::Cast)
+        .Flow(flow_rules::Elementwise)
         .Gradient(kNone),
     Op("CastLike")
         .Cheap()
         .InPlace(At(0))
         .Flops(flops::PerResult<1>)
         .Shape(shape_rules::CastLike)
+        .Flow(flow_rules::CastLike)
         .Gradient(kNone),
     // The same bits; ONNX Runtime copies them unless it may reuse the buffer.
-    Op("BitCast").Cheap().InPlace(At(0)).Flops(flops::Zero).NoGradient(),
+    Op("BitCast")
+        .Cheap()
+        .InPlace(At(0))
+        .Flops(flops::Zero)
+        .Flow(flow_rules::Elementwise)
+        .NoGradient(),
 
     // Quantisers. Rounding has no gradient; a scale that is trained has.
     Op("QuantizeLinear")
         .Cheap()
         .Flops(flops::PerResult<4>)
         .Shape(shape_rules::QuantizeLinear)
+        .Flow(flow_rules::QuantizeLinear)
         .NoGradient(),
     Op("DequantizeLinear")
         .Cheap()
         .Flops(flops::PerResult<2>)
         .Shape(shape_rules::DequantizeLinear)
+        .Flow(flow_rules::QuantizeLinear)
         .Gradient(At(0, 2)),
     // The extrema, then as QuantizeLinear.
     Op("DynamicQuantizeLinear")
@@ -200,6 +217,7 @@ inline constexpr OpInfo kMathRows[] = {
         .Random()
         .Flops(flops::PerResult<2>)
         .Shape(shape_rules::Dropout)
+        .Flow(flow_rules::Dropout)
         .Gradient(At(1, 2), At(1)),
     Op("Multinomial").Moderate().Random().NoGradient(),
     Op("RandomNormal")

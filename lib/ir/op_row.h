@@ -13,6 +13,7 @@
 
 #include "absl/strings/string_view.h"
 #include "onnx_memopt/ir/flops.h"
+#include "onnx_memopt/ir/flow_rules.h"
 #include "onnx_memopt/ir/op_info.h"
 #include "onnx_memopt/ir/shape_rules.h"
 
@@ -66,6 +67,11 @@ class Row {
     row.info_.shape = rule;
     return row;
   }
+  constexpr Row Flow(FlowRule rule) const {
+    Row row = *this;
+    row.info_.flow = rule;
+    return row;
+  }
   // The gradient needs these operands and results, and no others.
   constexpr Row Gradient(uint32_t operands, uint32_t results = kNone) const {
     Row row = *this;
@@ -109,7 +115,8 @@ constexpr Row Unary(absl::string_view name) {
   return Op(name)
       .Cheap()
       .Flops(flops::PerResult<kFlops>)
-      .Shape(shape_rules::SameAsFirst);
+      .Shape(shape_rules::SameAsFirst)
+      .Flow(flow_rules::Elementwise);
 }
 
 // An activation: ONNX Runtime's CPU kernels of these compute in place.

@@ -31,6 +31,7 @@
 #include "onnx_memopt/io/import.h"
 #include "onnx_memopt/io/loaded_model.h"
 #include "onnx_memopt/io/save.h"
+#include "onnx_memopt/ir/dimension_flow.h"
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/pass/pipeline.h"
 #include "onnx_memopt/support/status_macros.h"
@@ -57,6 +58,12 @@ absl::Status PrintGraph(const ir::Graph& graph, AnalysisManager& /*analyses*/,
   return absl::OkStatus();
 }
 
+absl::Status PrintFlow(const ir::Graph& graph, AnalysisManager& /*analyses*/,
+                       std::string* out) {
+  absl::StrAppend(out, FlowToString(graph));
+  return absl::OkStatus();
+}
+
 absl::Status PrintPeakFormulas(const ir::Graph& graph,
                                AnalysisManager& analyses, std::string* out) {
   ASSIGN_OR_RETURN(const std::vector<ir::Dim> terms,
@@ -71,6 +78,7 @@ const std::map<std::string, Printer>& Printers() {
   static const auto& printers = *new std::map<std::string, Printer>{
       {"aliases", PrintAnalysis<analysis::Aliases>},
       {"cost", PrintAnalysis<analysis::Cost>},
+      {"flow", PrintFlow},
       {"graph", PrintGraph},
       {"liveness", PrintAnalysis<analysis::Liveness>},
       {"packing", PrintAnalysis<analysis::Packing>},

@@ -14,6 +14,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "onnx_memopt/ir/flow_rules.h"
 #include "onnx_memopt/ir/shape_rules.h"
 
 namespace onnx_memopt::ir {
@@ -65,6 +66,7 @@ struct OpInfo {
   FlopsRule flops = nullptr;  // nullptr: unknown
   SavedForBackward saved;
   ShapeRule shape = nullptr;  // nullptr: ONNX's own inference alone
+  FlowRule flow = nullptr;    // nullptr: cannot be run in parts
 };
 
 // The row, or UnknownOp(). Domains "" and "ai.onnx" are the same.
