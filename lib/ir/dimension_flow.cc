@@ -33,6 +33,28 @@ bool IsWorthwhile(const SplitWay& way) {
   return !way.extent.is_constant() || way.extent.constant() >= 2;
 }
 
+// Runtimes cannot cut a tensor in which several elements share a byte.
+bool CanBeCut(const Type& type) {
+  const std::optional<int> width = BitWidth(type.element);
+  return type.element == ElementType::kUndefined || (width && *width >= 8);
+}
+
+bool CutsWholeBytes(const Graph& graph, const Node& node, const SplitWay& way) {
+  for (size_t i = 0; i < way.operands.size(); ++i) {
+    if (way.operands[i].axis >= 0 &&
+        !CanBeCut(graph.value(node.operands[i]).type)) {
+      return false;
+    }
+  }
+  for (size_t i = 0; i < way.result_axes.size(); ++i) {
+    if (way.result_axes[i] >= 0 &&
+        !CanBeCut(graph.value(node.results[i]).type)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 std::string Text(const Dim& dim) {
   return absl::StrReplaceAll(dim.ToString(), {{" ", ""}});
 }
@@ -69,13 +91,16 @@ absl::string_view Name(Combine combine) {
 
 std::vector<SplitWay> SplitWays(const Graph& graph, NodeId node_id) {
   const Node& node = graph.node(node_id);
-  if (node.info->flow == nullptr || !node.blocks.empty() ||
+  if (node.info->flow == nullptr || node.is_call || !node.blocks.empty() ||
       node.results.empty()) {
     return {};
   }
   std::vector<SplitWay> ways = node.info->flow(ContextOf(graph, node));
   ways.erase(std::remove_if(ways.begin(), ways.end(),
-                            [](const SplitWay& w) { return !IsWorthwhile(w); }),
+                            [&](const SplitWay& way) {
+                              return !IsWorthwhile(way) ||
+                                     !CutsWholeBytes(graph, node, way);
+                            }),
              ways.end());
   return ways;
 }

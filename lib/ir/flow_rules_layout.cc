@@ -87,9 +87,9 @@ bool CompleteGroup(Side* operand, Side* result) {
 // numerator / denominator in lowest terms; false where it is not known.
 bool SetRatio(const Dim& numerator, const Dim& denominator, OuterAxes* axes) {
   if (numerator.is_constant() && denominator.is_constant()) {
+    if (numerator.constant() < 1 || denominator.constant() < 1) return false;
     const int64_t common =
         std::gcd(numerator.constant(), denominator.constant());
-    if (common == 0) return false;
     axes->num = Dim(numerator.constant() / common);
     axes->den = Dim(denominator.constant() / common);
     return true;

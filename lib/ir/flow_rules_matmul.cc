@@ -98,6 +98,83 @@ Ways MatMul(const ShapeContext& c) {
   return ways;
 }
 
+namespace {
+
+// Drops the ways that split the rows of `a` or the columns of `b` while operand
+// i has one element for each of these, unless they can be split with it.
+Ways WithQuantization(const ShapeContext& c, Ways ways, size_t i,
+                      size_t matrix_operand, bool of_rows) {
+  if (!HasOperand(c, i) || ways.empty()) return ways;
+  const Shape* shape = c.shape(i);
+  if (shape == nullptr || shape->size() > 1) return {};
+  if (shape->empty() || IsOne((*shape)[0])) return ways;
+  Ways kept;
+  const auto rank = static_cast<int>(c.shape(matrix_operand)->size());
+  for (SplitWay& way : ways) {
+    const int axis = way.operands[matrix_operand].axis;
+    const int own = of_rows ? rank - 2 : rank - 1;
+    if (axis != own || SplitOperand(c, way, i, 0)) kept.push_back(way);
+  }
+  return kept;
+}
+
+}  // namespace
+
+Ways MatMulInteger(const ShapeContext& c) {
+  // a, b, a_zero_point, b_zero_point
+  Ways ways = MatMul(c);
+  ways = WithQuantization(c, std::move(ways), 2, 0, /*of_rows=*/true);
+  return WithQuantization(c, std::move(ways), 3, 1, /*of_rows=*/false);
+}
+
+Ways QLinearMatMul(const ShapeContext& c) {
+  // a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point
+  Ways ways = WaysOf(c, {.a = 0, .b = 3});
+  for (const size_t i : {1, 2}) {
+    ways = WithQuantization(c, std::move(ways), i, 0, /*of_rows=*/true);
+  }
+  for (const size_t i : {4, 5}) {
+    ways = WithQuantization(c, std::move(ways), i, 3, /*of_rows=*/false);
+  }
+  for (const size_t i : {6, 7}) {
+    const Shape* shape = c.shape(i);
+    if (shape == nullptr || shape->size() > 1 ||
+        (shape->size() == 1 && !IsOne((*shape)[0]))) {
+      return {};
+    }
+  }
+  return ways;
+}
+
+Ways MatMulNBits(const ShapeContext& c) {
+  // The weights are packed, so only the rows of the activation are split.
+  const Shape* a = c.shape(0);
+  const Shape* result = ResultShape(c, 0);
+  // A group index and a bias belong to the weights.
+  if (a == nullptr || result == nullptr || a->size() != result->size()) {
+    return {};
+  }
+  Ways ways;
+  for (size_t axis = 0; axis + 1 < a->size(); ++axis) {
+    std::optional<SplitWay> way = WayAlong(c, axis);
+    if (way && SplitOperand(c, *way, 0, axis)) ways.push_back(*std::move(way));
+  }
+  return ways;
+}
+
+Ways BatchOfMatrices(const ShapeContext& c) {
+  const Shape* x = c.shape(0);
+  if (x == nullptr || x->size() < 2) return {};
+  const Shape* result = ResultShape(c, 0);
+  if (result == nullptr) return {};
+  Ways ways;
+  for (size_t axis = 0; axis + 2 < x->size(); ++axis) {
+    std::optional<SplitWay> way = WayAlong(c, axis);
+    if (way && SplitOperand(c, *way, 0, axis)) ways.push_back(*std::move(way));
+  }
+  return ways;
+}
+
 Ways FusedMatMul(const ShapeContext& c) {
   // These rotate the batch dims too, which no exporter asks for.
   if (IntAttribute(c.node, "transBatchA", 0) != 0 ||
@@ -136,7 +213,8 @@ Ways Gemm(const ShapeContext& c) {
     ways = std::move(kept);
   }
   // Parts would each add the bias.
-  if (!has_bias && !HasAttribute(c.node, "activation")) {
+  const bool adds = has_bias && FloatAttribute(c.node, "beta", 1) != 0;
+  if (!adds && !HasAttribute(c.node, "activation")) {
     AddContraction(c, product, &ways);
   }
   return ways;

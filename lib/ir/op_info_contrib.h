@@ -71,11 +71,13 @@ inline constexpr OpInfo kContribRows[] = {
         .Moderate()
         .Flops(flops::PerResult<flops::kNormalizationFlops + 2>)
         .Shape(shape_rules::SkipLayerNormalization)
+        .Flow(flow_rules::SkipLayerNormalization)
         .Gradient(At(0, 1, 2, 4), At(1, 2, 3)),
     Ms("SkipSimplifiedLayerNormalization")
         .Moderate()
         .Flops(flops::PerResult<6>)
         .Shape(shape_rules::SkipLayerNormalization)
+        .Flow(flow_rules::SkipLayerNormalization)
         .Gradient(At(0, 1, 2, 3), At(1, 2, 3)),
     Ms("EmbedLayerNormalization")
         .Moderate()
@@ -89,6 +91,7 @@ inline constexpr OpInfo kContribRows[] = {
         .Moderate()
         .Flops(flops::PerResult<flops::kNormalizationFlops>)
         .Shape(shape_rules::SameAsFirst)
+        .Flow(flow_rules::ChannelsLastGroupNorm)
         .Gradient(At(0, 1)),
     Ms("SkipGroupNorm")
         .Moderate()
@@ -114,10 +117,13 @@ inline constexpr OpInfo kContribRows[] = {
     MsCompute("GemmFloat8").NoGradient(),
     MsCompute("SparseToDenseMatMul").GradientUnknown(),
     MsCompute("Inverse", flops::Inverse, shape_rules::SameAsFirst)
+        .Flow(flow_rules::BatchOfMatrices)
         .Gradient(kNone, At(0)),
     MsCompute("CDist").GradientUnknown(),
     // Weights of a few bits are constants; the activation has a gradient.
-    MsCompute("MatMulNBits", flops::MatMulNBits).Gradient(At(1, 2, 3, 4)),
+    MsCompute("MatMulNBits", flops::MatMulNBits)
+        .Flow(flow_rules::MatMulNBits)
+        .Gradient(At(1, 2, 3, 4)),
     MsCompute("MatMulBnb4", flops::MatMulNBits).Gradient(At(1, 2)),
     MsCompute("MatMulFpQ4").GradientUnknown(),
     MsCompute("DynamicQuantizeMatMul", flops::MatMul, shape_rules::MatMul)
@@ -136,6 +142,7 @@ inline constexpr OpInfo kContribRows[] = {
     // Convolutions and pools. FusedConv may add into operand 3.
     MsCompute("FusedConv", flops::FusedConv, shape_rules::Conv)
         .InPlace(At(3))
+        .Flow(flow_rules::FusedConv)
         .GradientUnknown(),
     MsCompute("ConvTransposeWithDynamicPads", flops::ConvTranspose)
         .Gradient(At(0, 1, 2)),
@@ -149,8 +156,10 @@ inline constexpr OpInfo kContribRows[] = {
     MsCompute("Attention", flops::ProjectedAttention).GradientUnknown(),
     MsCompute("QAttention", flops::QuantizedProjectedAttention).NoGradient(),
     MsCompute("MultiHeadAttention", flops::MultiHeadAttention)
+        .Flow(flow_rules::MultiHeadAttention)
         .GradientUnknown(),
     MsCompute("GroupQueryAttention", flops::GroupQueryAttention)
+        .Flow(flow_rules::GroupQueryAttention)
         .GradientUnknown(),
     MsCompute("DecoderAttention").GradientUnknown(),
     MsCompute("LongformerAttention").GradientUnknown(),
@@ -162,6 +171,7 @@ inline constexpr OpInfo kContribRows[] = {
         .Cheap()
         .Flops(flops::PerResult<3>)
         .Shape(shape_rules::SameAsFirst)
+        .Flow(flow_rules::RotaryEmbedding)
         .Gradient(At(1, 2, 3)),
     Ms("GemmaRotaryEmbedding").Cheap().GradientUnknown(),
     Ms("GatedRelativePositionBias").Moderate().GradientUnknown(),
@@ -182,12 +192,15 @@ inline constexpr OpInfo kContribRows[] = {
         .Shape(shape_rules::DequantizeLinear)
         .Flow(flow_rules::QuantizeLinear)
         .Gradient(At(0, 2)),
-    QLinear<9>("QLinearAdd"),
-    QLinear<9>("QLinearMul"),
+    QLinear<9>("QLinearAdd").Flow(flow_rules::Elementwise),
+    QLinear<9>("QLinearMul").Flow(flow_rules::Elementwise),
     QLinear<6>("QLinearConcat"),
-    QLinear<8>("QLinearLeakyRelu").Shape(shape_rules::SameAsFirst),
+    QLinear<8>("QLinearLeakyRelu")
+        .Shape(shape_rules::SameAsFirst)
+        .Flow(flow_rules::CastLike),
     QLinear<flops::kSigmoidFlops + 6>("QLinearSigmoid")
-        .Shape(shape_rules::SameAsFirst),
+        .Shape(shape_rules::SameAsFirst)
+        .Flow(flow_rules::CastLike),
     QLinear<flops::kSoftmaxFlops + 6>("QLinearSoftmax")
         .Shape(shape_rules::SameAsFirst),
     QLinear<7>("QLinearWhere"),
@@ -212,11 +225,12 @@ inline constexpr OpInfo kContribRows[] = {
         .Cheap()
         .Flops(flops::Zero)
         .Shape(shape_rules::GatherNd)
+        .Flow(flow_rules::GatherNd)
         .Gradient(At(1)),
     Ms("Pad").Cheap().Flops(flops::Zero).Gradient(At(1)),
     Ms("Range").Cheap().Flops(flops::PerResult<2>).Gradient(kNone),
     MsUnary<0>("SampleOp").InPlace(At(0)).Gradient(kNone),
-    MsUnary<0>("Trilu").Flow(nullptr).InPlace(At(0)).Gradient(At(1)),
+    MsUnary<0>("Trilu").Flow(flow_rules::Trilu).InPlace(At(0)).Gradient(At(1)),
     Ms("Unique").Moderate().GradientUnknown(),
     Ms("UnfoldTensor").Cheap().Flops(flops::Zero).Gradient(kNone),
     Ms("TorchEmbedding").Cheap().Flops(flops::Zero).Gradient(At(1, 2)),

@@ -45,35 +45,64 @@ inline constexpr OpInfo kLayoutRows[] = {
     // only index operands are saved.
     Move("CenterCropPad", nullptr).Gradient(kNone),
     Move("Compress", nullptr).Gradient(At(1)),
-    Move("Concat", shape_rules::Concat).Gradient(kNone),
-    Move("DepthToSpace", shape_rules::DepthToSpace).Gradient(kNone),
-    Move("Expand", shape_rules::Expand).Gradient(kNone),
-    Move("Gather", shape_rules::Gather).Gradient(At(1)),
-    Move("GatherElements", shape_rules::GatherElements).Gradient(At(1)),
-    Move("GatherND", shape_rules::GatherNd).Gradient(At(1)),
+    Move("Concat", shape_rules::Concat)
+        .Flow(flow_rules::Concat)
+        .Gradient(kNone),
+    Move("DepthToSpace", shape_rules::DepthToSpace)
+        .Flow(flow_rules::DepthToSpace)
+        .Gradient(kNone),
+    Move("Expand", shape_rules::Expand)
+        .Flow(flow_rules::Expand)
+        .Gradient(kNone),
+    Move("Gather", shape_rules::Gather)
+        .Flow(flow_rules::Gather)
+        .Gradient(At(1)),
+    Move("GatherElements", shape_rules::GatherElements)
+        .Flow(flow_rules::GatherElements)
+        .Gradient(At(1)),
+    Move("GatherND", shape_rules::GatherNd)
+        .Flow(flow_rules::GatherNd)
+        .Gradient(At(1)),
     Move("NonZero", nullptr).NoGradient(),
-    Move("OneHot", shape_rules::OneHot).Gradient(At(0, 1)),
+    Move("OneHot", shape_rules::OneHot)
+        .Flow(flow_rules::OneHot)
+        .Gradient(At(0, 1)),
     // Mode reflect or edge may read an element several times: pads and axes.
-    Move("Pad", shape_rules::Pad).Gradient(At(1, 3)),
-    Move("ReverseSequence", shape_rules::SameAsFirst).Gradient(At(1)),
-    Move("Slice", shape_rules::Slice).Gradient(At(1, 2, 3, 4)),
-    Move("SpaceToDepth", shape_rules::SpaceToDepth).Gradient(kNone),
-    Move("Split", shape_rules::Split).Gradient(kNone),
-    Move("Tile", shape_rules::Tile).Gradient(kNone),
+    Move("Pad", shape_rules::Pad).Flow(flow_rules::Pad).Gradient(At(1, 3)),
+    Move("ReverseSequence", shape_rules::SameAsFirst)
+        .Flow(flow_rules::ReverseSequence)
+        .Gradient(At(1)),
+    Move("Slice", shape_rules::Slice)
+        .Flow(flow_rules::Slice)
+        .Gradient(At(1, 2, 3, 4)),
+    Move("SpaceToDepth", shape_rules::SpaceToDepth)
+        .Flow(flow_rules::DepthToSpace)
+        .Gradient(kNone),
+    Move("Split", shape_rules::Split).Flow(flow_rules::Split).Gradient(kNone),
+    Move("Tile", shape_rules::Tile).Flow(flow_rules::Tile).Gradient(kNone),
     Move("Transpose", shape_rules::Transpose)
         .Flow(flow_rules::Transpose)
         .Gradient(kNone),
-    Move("Trilu", shape_rules::SameAsFirst).InPlace(At(0)).Gradient(At(1)),
+    Move("Trilu", shape_rules::SameAsFirst)
+        .InPlace(At(0))
+        .Flow(flow_rules::Trilu)
+        .Gradient(At(1)),
     Op("Unique").Moderate().GradientUnknown(),
 
     // Writes into a copy of operand 0, or into it. Reductions by product and
     // extremum need everything, plain writes only the indices. ONNX Runtime's
     // ScatterND has a result of its own.
-    Move("Scatter", shape_rules::SameAsFirst).InPlace(At(0)).Gradient(At(1)),
+    Move("Scatter", shape_rules::SameAsFirst)
+        .InPlace(At(0))
+        .Flow(flow_rules::ScatterElements)
+        .Gradient(At(1)),
     Move("ScatterElements", shape_rules::SameAsFirst)
         .InPlace(At(0))
+        .Flow(flow_rules::ScatterElements)
         .Gradient(At(0, 1, 2), At(0)),
-    Move("ScatterND", shape_rules::SameAsFirst).Gradient(At(0, 1, 2), At(0)),
+    Move("ScatterND", shape_rules::SameAsFirst)
+        .Flow(flow_rules::ScatterNd)
+        .Gradient(At(0, 1, 2), At(0)),
     Move("TensorScatter", shape_rules::SameAsFirst)
         .InPlace(At(0))
         .Gradient(At(2)),

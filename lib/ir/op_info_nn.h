@@ -18,7 +18,9 @@ constexpr Row Pooling(absl::string_view name, FlopsRule flops,
 
 inline constexpr OpInfo kNnRows[] = {
     // Products.
-    Compute("Einsum", flops::Einsum, shape_rules::Einsum).Gradient(kAll),
+    Compute("Einsum", flops::Einsum, shape_rules::Einsum)
+        .Flow(flow_rules::Einsum)
+        .Gradient(kAll),
     Compute("Gemm", flops::Gemm, shape_rules::Gemm)
         .Flow(flow_rules::Gemm)
         .Gradient(At(0, 1)),
@@ -26,20 +28,29 @@ inline constexpr OpInfo kNnRows[] = {
         .Flow(flow_rules::MatMul)
         .Gradient(At(0, 1)),
     Compute("MatMulInteger", flops::MatMul, shape_rules::MatMulInteger)
+        .Flow(flow_rules::MatMulInteger)
         .NoGradient(),
     Compute("QLinearMatMul", flops::MatMul, shape_rules::QLinearMatMul)
+        .Flow(flow_rules::QLinearMatMul)
         .NoGradient(),
     // The determinant times the transposed inverse.
-    Op("Det").Expensive().Gradient(At(0), At(0)),
+    Op("Det")
+        .Expensive()
+        .Flow(flow_rules::BatchOfMatrices)
+        .Gradient(At(0), At(0)),
 
     // Convolutions.
     Compute("Conv", flops::Conv, shape_rules::Conv)
         .Flow(flow_rules::Conv)
         .Gradient(At(0, 1)),
-    Compute("ConvInteger", flops::Conv, shape_rules::ConvInteger).NoGradient(),
+    Compute("ConvInteger", flops::Conv, shape_rules::ConvInteger)
+        .Flow(flow_rules::ConvInteger)
+        .NoGradient(),
     Compute("ConvTranspose", flops::ConvTranspose, shape_rules::ConvTranspose)
+        .Flow(flow_rules::ConvTranspose)
         .Gradient(At(0, 1)),
     Compute("QLinearConv", flops::QLinearConv, shape_rules::QLinearConv)
+        .Flow(flow_rules::QLinearConv)
         .NoGradient(),
     Op("DeformConv").Expensive().Gradient(At(0, 1, 2, 4)),
     Compute("CausalConvWithState", flops::CausalConv, shape_rules::SameAsFirst)
@@ -49,27 +60,49 @@ inline constexpr OpInfo kNnRows[] = {
 
     // Pools. Without its second result, MaxPool's gradient finds the maximum
     // again.
-    Pooling("MaxPool", flops::Pool, shape_rules::Pool).Gradient(At(0), At(0)),
-    Pooling("AveragePool", flops::Pool, shape_rules::Pool).Gradient(kNone),
-    Pooling("LpPool", flops::Pool, shape_rules::Pool).Gradient(At(0), At(0)),
+    Pooling("MaxPool", flops::Pool, shape_rules::Pool)
+        .Flow(flow_rules::Pool)
+        .Gradient(At(0), At(0)),
+    Pooling("AveragePool", flops::Pool, shape_rules::Pool)
+        .Flow(flow_rules::Pool)
+        .Gradient(kNone),
+    Pooling("LpPool", flops::Pool, shape_rules::Pool)
+        .Flow(flow_rules::Pool)
+        .Gradient(At(0), At(0)),
     Pooling("GlobalAveragePool", flops::PerOperand<1>, shape_rules::GlobalPool)
+        .Flow(flow_rules::GlobalPool)
         .Gradient(kNone),
     Pooling("GlobalLpPool", flops::PerOperand<2>, shape_rules::GlobalPool)
+        .Flow(flow_rules::GlobalPool)
         .Gradient(At(0), At(0)),
     Pooling("GlobalMaxPool", flops::PerOperand<1>, shape_rules::GlobalPool)
+        .Flow(flow_rules::GlobalPool)
         .Gradient(At(0), At(0)),
     Op("MaxUnpool").Cheap().Flops(flops::Zero).Gradient(At(1)),
     // How much a region covers is known only at run time.
-    Op("MaxRoiPool").Moderate().Gradient(At(0, 1), At(0)),
-    Op("RoiAlign").Moderate().Gradient(At(0, 1, 2)),
+    Op("MaxRoiPool")
+        .Moderate()
+        .Flow(flow_rules::RegionPool)
+        .Gradient(At(0, 1), At(0)),
+    Op("RoiAlign")
+        .Moderate()
+        .Flow(flow_rules::RegionPool)
+        .Gradient(At(0, 1, 2)),
 
     // Recurrent layers: the gates are made again from the states.
-    Compute("GRU", flops::Gru, shape_rules::Recurrent).Gradient(kAll, kAll),
-    Compute("LSTM", flops::Lstm, shape_rules::Recurrent).Gradient(kAll, kAll),
-    Compute("RNN", flops::Rnn, shape_rules::Recurrent).Gradient(kAll, kAll),
+    Compute("GRU", flops::Gru, shape_rules::Recurrent)
+        .Flow(flow_rules::Recurrent)
+        .Gradient(kAll, kAll),
+    Compute("LSTM", flops::Lstm, shape_rules::Recurrent)
+        .Flow(flow_rules::Recurrent)
+        .Gradient(kAll, kAll),
+    Compute("RNN", flops::Rnn, shape_rules::Recurrent)
+        .Flow(flow_rules::Recurrent)
+        .Gradient(kAll, kAll),
 
     // Attention: the scores are made again from queries and keys.
     Compute("Attention", flops::Attention, shape_rules::Attention)
+        .Flow(flow_rules::Attention)
         .Gradient(kAll, At(0)),
     Op("LinearAttention").Expensive().GradientUnknown(),
     // x * cos + rotated x * sin.
@@ -77,6 +110,7 @@ inline constexpr OpInfo kNnRows[] = {
         .Cheap()
         .Flops(flops::PerResult<3>)
         .Shape(shape_rules::SameAsFirst)
+        .Flow(flow_rules::RotaryEmbedding)
         .Gradient(At(1, 2, 3)),
 
     // Images. Linear in the image; the other operands say where to sample.
@@ -84,13 +118,19 @@ inline constexpr OpInfo kNnRows[] = {
         .Moderate()
         .Flops(flops::Interpolation)
         .Shape(shape_rules::Resize)
+        .Flow(flow_rules::Resize)
         .Gradient(At(1, 2, 3)),
     Op("Upsample")
         .Moderate()
         .Flops(flops::Interpolation)
         .Shape(shape_rules::Resize)
+        .Flow(flow_rules::Resize)
         .Gradient(At(1)),
-    Op("GridSample").Moderate().Flops(flops::Interpolation).Gradient(At(0, 1)),
+    Op("GridSample")
+        .Moderate()
+        .Flops(flops::Interpolation)
+        .Flow(flow_rules::GridSample)
+        .Gradient(At(0, 1)),
     Op("AffineGrid").Cheap().Gradient(At(1)),
     Op("ImageDecoder").Expensive().Flops(flops::Zero).NoGradient(),
     Op("NonMaxSuppression").Moderate().NoGradient(),

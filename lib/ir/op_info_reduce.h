@@ -13,7 +13,8 @@ constexpr Row Reduce(absl::string_view name) {
   return Op(name)
       .Moderate()
       .Flops(flops::PerOperand<kFlops>)
-      .Shape(shape_rules::Reduce);
+      .Shape(shape_rules::Reduce)
+      .Flow(flow_rules::Reduce);
 }
 template <int64_t kFlops>
 constexpr Row Normalize(absl::string_view name) {
@@ -40,20 +41,23 @@ inline constexpr OpInfo kReduceRows[] = {
         .Moderate()
         .Flops(flops::PerOperand<1>)
         .Shape(shape_rules::ArgReduce)
+        .Flow(flow_rules::ArgReduce)
         .NoGradient(),
     Op("ArgMin")
         .Moderate()
         .Flops(flops::PerOperand<1>)
         .Shape(shape_rules::ArgReduce)
+        .Flow(flow_rules::ArgReduce)
         .NoGradient(),
     // At least a comparison for each element.
     Op("TopK")
         .Moderate()
         .Flops(flops::PerOperand<1>)
         .Shape(shape_rules::TopK)
+        .Flow(flow_rules::OtherAxes)
         .Gradient(kNone, At(1)),
-    Normalize<1>("CumSum").Gradient(At(1)),
-    Normalize<1>("CumProd").Gradient(At(0, 1), At(0)),
+    Normalize<1>("CumSum").Flow(flow_rules::CumSum).Gradient(At(1)),
+    Normalize<1>("CumProd").Flow(flow_rules::CumSum).Gradient(At(0, 1), At(0)),
 
     Normalize<flops::kSoftmaxFlops>("Softmax")
         .InPlace(At(0))
@@ -71,10 +75,13 @@ inline constexpr OpInfo kReduceRows[] = {
         .Moderate()
         .Flops(flops::PerResult<2>)
         .Shape(shape_rules::BatchNormalization)
+        .Flow(flow_rules::BatchNormalization)
         .Gradient(At(0, 1, 3, 4)),
     Normalize<flops::kNormalizationFlops>("GroupNormalization")
+        .Flow(flow_rules::GroupNormalization)
         .Gradient(At(0, 1)),
     Normalize<flops::kNormalizationFlops>("InstanceNormalization")
+        .Flow(flow_rules::InstanceNormalization)
         .Gradient(At(0, 1)),
     Op("LayerNormalization")
         .Moderate()
@@ -86,9 +93,14 @@ inline constexpr OpInfo kReduceRows[] = {
         .Moderate()
         .Flops(flops::LocalResponse)
         .Shape(shape_rules::SameAsFirst)
+        .Flow(flow_rules::LocalResponse)
         .Gradient(At(0), At(0)),
-    Normalize<3>("LpNormalization").Gradient(At(0), At(0)),
-    Normalize<5>("MeanVarianceNormalization").Gradient(At(0)),
+    Normalize<3>("LpNormalization")
+        .Flow(flow_rules::OtherAxes)
+        .Gradient(At(0), At(0)),
+    Normalize<5>("MeanVarianceNormalization")
+        .Flow(flow_rules::MeanVarianceNormalization)
+        .Gradient(At(0)),
     Normalize<4>("RMSNormalization")
         .Flow(flow_rules::LayerNormalization)
         .Gradient(At(0, 1)),

@@ -11,6 +11,7 @@
 #include <limits>
 #include <utility>
 
+#include "ir/resize_scales.h"
 #include "ir/shape_rule_util.h"
 
 namespace onnx_memopt::ir::shape_rules {
@@ -50,9 +51,8 @@ OptDim Scaled(const OptDim& size, const std::optional<double>& scale) {
                  Dim(denominator));
 }
 
-using Scales = std::optional<std::vector<std::optional<double>>>;
+}  // namespace
 
-// The factors, wherever this opset has them. `axes` in number.
 Scales FindScales(const ShapeContext& c, size_t rank) {
   std::vector<std::optional<double>> scales;
   if (const std::vector<float>* listed = FloatsAttribute(c.node, "scales")) {
@@ -75,6 +75,8 @@ Scales FindScales(const ShapeContext& c, size_t rank) {
   }
   return scales;
 }
+
+namespace {
 
 // Sizes that keep the aspect ratio: one factor for all axes.
 void KeepAspectRatio(const Shape& input, const std::vector<size_t>& axes,
@@ -102,12 +104,12 @@ void KeepAspectRatio(const Shape& input, const std::vector<size_t>& axes,
   }
 }
 
+}  // namespace
+
 bool IsEmptyList(const ShapeContext& c, size_t operand) {
   const Shape* shape = c.shape(operand);
   return shape != nullptr && shape->size() == 1 && (*shape)[0] == Dim(0);
 }
-
-}  // namespace
 
 bool Resize(ShapeContext& c) {
   const ElementType type = ElementOf(c, 0);

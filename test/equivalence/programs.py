@@ -36,6 +36,11 @@ class Programs:
         """Reads and writes `model` with a pipeline without passes."""
         self._run("onnx-memopt-opt", str(model), "-o", str(output))
 
+    def print_flow(self, model: pathlib.Path) -> str:
+        """In which ways the nodes can be run in parts, a line each."""
+        return self._run("onnx-memopt-opt", str(model),
+                         "--print=flow").decode()
+
     def _run(self, program: str, *arguments: str) -> bytes:
         command = [str(self.bin_dir / program), *arguments]
         done = subprocess.run(command, capture_output=True, check=False,

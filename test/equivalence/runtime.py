@@ -105,7 +105,7 @@ def run_session(loaded: ort.InferenceSession, feeds: dict) -> dict:
     try:
         if raw:
             return dict(zip(names, map(
-                _raw_tensor, loaded.run_with_ort_values(None, feeds))))
+                raw_tensor, loaded.run_with_ort_values(None, feeds))))
         plain = {name: value.numpy() if isinstance(value, ort.OrtValue)
                  else value for name, value in feeds.items()}
         return dict(zip(names, map(_plain, loaded.run(None, plain))))
@@ -113,7 +113,8 @@ def run_session(loaded: ort.InferenceSession, feeds: dict) -> dict:
         raise CannotRun(f"run: {error}") from error
 
 
-def _raw_tensor(value: ort.OrtValue) -> Tensor:
+def raw_tensor(value: ort.OrtValue) -> Tensor:
+    """What a value that holds a dense tensor holds."""
     size = value.tensor_size_in_bytes()
     data = ctypes.string_at(value.data_ptr(), size) if size else b""
     return Tensor(value.data_type()[len("tensor("):-1], tuple(value.shape()),

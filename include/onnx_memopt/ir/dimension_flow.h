@@ -112,7 +112,8 @@ struct SplitWay {
 
 // All ways of the node: first those along an axis of its results, in order of
 // the axes of the first result that is there; then contractions. Empty: opaque.
-// Axes of extent 0 or 1, and of unknown extent, are not listed.
+// Axes of extent 0 or 1, and of unknown extent, are not listed, nor ways that
+// cut a tensor of which several elements share a byte.
 std::vector<SplitWay> SplitWays(const Graph& graph, NodeId node);
 
 // One line without spaces inside a field, for tests:

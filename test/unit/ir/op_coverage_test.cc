@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "onnx/defs/schema.h"
 #include "onnx_memopt/ir/flops.h"
+#include "onnx_memopt/ir/flow_rules.h"
 #include "onnx_memopt/ir/op_info.h"
 #include "onnx_memopt/ir/shape_rules.h"
 
@@ -170,6 +171,82 @@ std::string ShapeRuleName(ShapeRule rule) {
   return "?";
 }
 
+struct NamedFlowRule {
+  FlowRule rule;
+  const char* name;
+};
+#define FLOW_RULE(name) {&flow_rules::name, #name}
+constexpr NamedFlowRule kFlowRules[] = {
+    FLOW_RULE(Elementwise),
+    FLOW_RULE(CastLike),
+    FLOW_RULE(Dropout),
+    FLOW_RULE(QuantizeLinear),
+    FLOW_RULE(MatMul),
+    FLOW_RULE(MatMulInteger),
+    FLOW_RULE(QLinearMatMul),
+    FLOW_RULE(MatMulNBits),
+    FLOW_RULE(FusedMatMul),
+    FLOW_RULE(Gemm),
+    FLOW_RULE(BatchOfMatrices),
+    FLOW_RULE(Einsum),
+    FLOW_RULE(Transpose),
+    FLOW_RULE(Reshape),
+    FLOW_RULE(Flatten),
+    FLOW_RULE(Expand),
+    FLOW_RULE(Tile),
+    FLOW_RULE(Concat),
+    FLOW_RULE(Split),
+    FLOW_RULE(Slice),
+    FLOW_RULE(Pad),
+    FLOW_RULE(Trilu),
+    FLOW_RULE(DepthToSpace),
+    FLOW_RULE(Gather),
+    FLOW_RULE(GatherElements),
+    FLOW_RULE(GatherNd),
+    FLOW_RULE(ScatterElements),
+    FLOW_RULE(ScatterNd),
+    FLOW_RULE(OneHot),
+    FLOW_RULE(ReverseSequence),
+    FLOW_RULE(GridSample),
+    FLOW_RULE(RegionPool),
+    FLOW_RULE(Reduce),
+    FLOW_RULE(ArgReduce),
+    FLOW_RULE(OtherAxes),
+    FLOW_RULE(CumSum),
+    FLOW_RULE(GlobalPool),
+    FLOW_RULE(Softmax),
+    FLOW_RULE(LayerNormalization),
+    FLOW_RULE(SkipLayerNormalization),
+    FLOW_RULE(InstanceNormalization),
+    FLOW_RULE(GroupNormalization),
+    FLOW_RULE(ChannelsLastGroupNorm),
+    FLOW_RULE(BatchNormalization),
+    FLOW_RULE(LocalResponse),
+    FLOW_RULE(MeanVarianceNormalization),
+    FLOW_RULE(Conv),
+    FLOW_RULE(FusedConv),
+    FLOW_RULE(ConvInteger),
+    FLOW_RULE(QLinearConv),
+    FLOW_RULE(ConvTranspose),
+    FLOW_RULE(Pool),
+    FLOW_RULE(Resize),
+    FLOW_RULE(Recurrent),
+    FLOW_RULE(Attention),
+    FLOW_RULE(MultiHeadAttention),
+    FLOW_RULE(GroupQueryAttention),
+    FLOW_RULE(RotaryEmbedding),
+};
+#undef FLOW_RULE
+
+std::string FlowRuleName(FlowRule rule) {
+  if (rule == nullptr) return "";
+  for (const NamedFlowRule& named : kFlowRules) {
+    if (named.rule == rule) return named.name;
+  }
+  ADD_FAILURE() << "a flow rule has no name in this test";
+  return "?";
+}
+
 struct NamedFlopsRule {
   FlopsRule rule;
   const char* name;
@@ -294,12 +371,15 @@ std::string RenderTable() {
       "- flops: the rule, as `include/onnx_memopt/ir/flops.h` describes it.\n"
       "- saved: what the gradient needs; empty means nothing.\n"
       "- shape rule: empty means that ONNX's own inference is all there is.\n"
+      "- flow: the rule that says how it can be run in parts "
+      "(`include/onnx_memopt/ir/flow_rules.h`);\n"
+      "  empty means not at all.\n"
       "\n"
       "An op that is not listed is handled as one of which nothing is known.\n"
       "\n"
       "| op | domain | view | in place | random | recompute | flops | saved | "
-      "shape rule | differentiable |\n"
-      "|---|---|---|---|---|---|---|---|---|---|\n";
+      "shape rule | flow | differentiable |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const OpInfo& row : AllOpInfo()) {
     absl::StrAppend(
         &text, "| ", row.name, " | ",
@@ -310,6 +390,7 @@ std::string RenderTable() {
                     CostName(row.recompute), " | ", FlopsRuleName(row.flops),
                     " | ", SavedName(row.saved));
     absl::StrAppend(&text, " | ", ShapeRuleName(row.shape), " | ",
+                    FlowRuleName(row.flow), " | ",
                     row.differentiable ? "yes" : "no", " |\n");
   }
   return text;
