@@ -1,21 +1,22 @@
-// no-pattern: runs the main graph as a subgraph for which ONNX Runtime keeps no
-// memory pattern.
+// no-pattern: keeps ONNX Runtime from holding a second block of the peak's size.
 //
 //     empty = SequenceEmpty()
 //     c     = Equal(SequenceLength(empty), 0)
-//     y     = If(c) then { SequenceLength(empty); all the nodes } else { never
-//     }
+//     y     = If(c) then { SequenceLength(empty); all the nodes } else { never }
 //
 // Why it saves memory: in its first run ONNX Runtime allocates tensor by tensor
 // from an arena that never shrinks; from then on it takes one more block, of
-// the size of that run's peak, and uses that alone (a "memory pattern"). A
-// graph that is fed anything but tensors is run without one, and the sequence
-// is such a feed for the branch. The condition is always true; that it depends
-// on a sequence keeps it from being folded. What the branch returns is written
-// straight into the outputs. Cost: microseconds a run. Refuses: graphs without
-// nodes that compute, outputs that are not tensors of a number type or whose
-// rank is unknown, models before opset 11. Must not run after it: passes that
-// look for work in the main graph alone.
+// the size of that run's peak, and uses that alone (a "memory pattern"). A graph
+// that is fed anything but tensors is run without one, and the sequence is such
+// a feed for the branch. The condition is always true; that it depends on a
+// sequence keeps it from being folded. What the branch returns is written
+// straight into the outputs. Where the main graph has loops already (regions
+// that `split` made), their bodies are fed the sequence and the main graph stays
+// as it is: weights that are used two subgraphs deep are not laid out when the
+// model is loaded. Cost: microseconds a run. Refuses: outputs that are not
+// tensors of a number type or whose rank is unknown, inputs without a shape,
+// models before opset 11. Must not run after it: passes that look for work in
+// the main graph alone.
 
 #include <memory>
 #include <utility>
@@ -79,6 +80,14 @@ class NoPattern final : public pass::Pass {
         return false;
       }
     }
+    const std::vector<BlockId> bodies = Bodies(graph);
+    if (!bodies.empty()) {
+      Probe(graph, bodies);
+      context.Remark(absl::StrCat(
+          "the bodies of ", bodies.size(), " subgraphs run without a memory "
+          "pattern"));
+      return true;
+    }
     // What the branch returns: outputs that nodes compute, each once.
     std::vector<ValueId> results;
     llvm::DenseMap<ValueId, bool> seen;
@@ -104,16 +113,57 @@ class NoPattern final : public pass::Pass {
   }
 
  private:
-  static void Wrap(Graph& graph, const std::vector<ValueId>& results) {
-    rewrite::Builder builder(&graph);
-    const std::vector<NodeId> nodes = graph.block(ir::kMainBlock).nodes;
+  // Subgraphs of the main graph, at any depth.
+  static std::vector<BlockId> Bodies(const Graph& graph) {
+    std::vector<BlockId> bodies;
+    std::vector<BlockId> pending = {ir::kMainBlock};
+    while (!pending.empty()) {
+      const BlockId block = pending.back();
+      pending.pop_back();
+      for (NodeId id : graph.block(block).nodes) {
+        const ir::Node& node = graph.node(id);
+        if (node.is_call) continue;
+        for (BlockId body : node.blocks) {
+          bodies.push_back(body);
+          pending.push_back(body);
+        }
+      }
+    }
+    return bodies;
+  }
+
+  static Type EmptySequence() {
     Type sequence;
     sequence.kind = ir::TypeKind::kSequence;
     sequence.nested = std::make_shared<const Type>(
         Type::Tensor(ElementType::kFloat, std::nullopt));
+    return sequence;
+  }
+
+  // Feeds the sequence to the body.
+  static void Read(rewrite::Builder& builder, ValueId empty, BlockId body) {
+    const ValueId probe = builder.Op(
+        body, "SequenceLength", {empty},
+        Type::Tensor(ElementType::kInt64, ir::Shape{}), "no_pattern/use");
+    std::vector<NodeId>& nodes = builder.graph().mutable_block(body).nodes;
+    nodes.insert(nodes.begin(), builder.graph().value(probe).producer);
+  }
+
+  static void Probe(Graph& graph, const std::vector<BlockId>& bodies) {
+    rewrite::Builder builder(&graph);
+    const ValueId empty = builder.Op(ir::kMainBlock, "SequenceEmpty", {},
+                                     EmptySequence(), "no_pattern");
+    std::vector<NodeId>& nodes = graph.mutable_block(ir::kMainBlock).nodes;
+    nodes.insert(nodes.begin(), graph.value(empty).producer);
+    for (BlockId body : bodies) Read(builder, empty, body);
+  }
+
+  static void Wrap(Graph& graph, const std::vector<ValueId>& results) {
+    rewrite::Builder builder(&graph);
+    const std::vector<NodeId> nodes = graph.block(ir::kMainBlock).nodes;
     const Type scalar = Type::Tensor(ElementType::kInt64, ir::Shape{});
     const ValueId empty = builder.Op(ir::kMainBlock, "SequenceEmpty", {},
-                                     std::move(sequence), "no_pattern");
+                                     EmptySequence(), "no_pattern");
     const ValueId length = builder.Op(ir::kMainBlock, "SequenceLength", {empty},
                                       scalar, "no_pattern/length");
     const ValueId zero = builder.Int64(ir::kMainBlock, "no_pattern/zero", 0);

@@ -33,6 +33,7 @@ constexpr size_t kMaxPartCounts = 8;
 constexpr size_t kMaxCuts = 6;
 constexpr size_t kMaxSeeds = 12;
 constexpr int64_t kMaxParts = 4096;
+constexpr int64_t kLargeWeightBytes = 64 << 10;
 // A region of 16 times the nodes may hold twice the bytes.
 constexpr double kWidth = 0.25;
 
@@ -145,7 +146,9 @@ class SplitSearch::Place {
     }
     std::vector<Dim> counts;
     for (int64_t n = 2; n <= std::min(common, kMaxParts); ++n) {
-      if (common % n == 0 && KeepsRows(plan, n)) counts.emplace_back(n);
+      if (common % n == 0 && KeepsBytes(plan, n) && KeepsRows(plan, n)) {
+        counts.emplace_back(n);
+      }
     }
     while (counts.size() > kMaxPartCounts) {
       // Thin out, the ends stay.
@@ -154,6 +157,32 @@ class SplitSearch::Place {
       }
     }
     return counts;
+  }
+
+  // A runtime lays the weights of products out when it loads the model, for the
+  // main graph and its subgraphs; in subgraphs of those it does so in every run.
+  bool ReadsLargeWeights(const SplitPlan& plan) const {
+    for (const SplitNode& split : plan.nodes) {
+      for (ValueId operand : graph_.node(split.node).operands) {
+        if (operand != kNoValue &&
+            graph_.value(operand).kind == ir::ValueKind::kInitializer &&
+            Bytes(operand) > kLargeWeightBytes) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  // Parts of less only cost time.
+  bool KeepsBytes(const SplitPlan& plan, int64_t parts) const {
+    int64_t largest = 0;
+    for (const SplitNode& split : plan.nodes) {
+      for (ValueId result : graph_.node(split.node).results) {
+        if (result != kNoValue) largest = std::max(largest, Bytes(result));
+      }
+    }
+    return largest / parts >= options_.min_part_bytes;
   }
 
   // Matrix products of few rows or columns run slower.
@@ -227,6 +256,9 @@ class SplitSearch::Place {
     if (tried_ >= options_.max_candidates) return absl::OkStatus();
     std::optional<SplitPlan> plan = GrowRegion(flow_, seed, way, begin, end);
     if (!plan.has_value()) return absl::OkStatus();
+    if (flow_.block() != ir::kMainBlock && ReadsLargeWeights(*plan)) {
+      return absl::OkStatus();
+    }
     const std::vector<Dim> counts = PartCounts(*plan);
     if (counts.empty()) return absl::OkStatus();
     plan->parts = counts.back();

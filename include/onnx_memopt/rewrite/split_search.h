@@ -25,6 +25,8 @@ struct SplitSearchOptions {
   double tolerance = 1.08;
   // Rows of a matrix product below which it runs slower.
   int64_t min_rows = 32;
+  // Bytes of the largest tensor in a part.
+  int64_t min_part_bytes = 128 << 10;
   // Regions tried at one place.
   int max_candidates = 400;
 };
