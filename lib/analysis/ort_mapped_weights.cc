@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "analysis/runtime_block.h"
 #include "onnx_memopt/ir/weight.h"
 
@@ -16,6 +18,10 @@ namespace {
 constexpr int64_t kPageBytes = 4096;
 // Pages of a file that one access to it makes resident, at most.
 constexpr int64_t kFaultBytes = 2 << 20;
+
+// How the runtime itself names the place of a weight that is in no file;
+// bench/runtime.py marks with it what is not in the original model.
+constexpr absl::string_view kInMemory = "_ORT_MEM_ADDR_";
 
 bool Is(const ir::Node& node, absl::string_view domain,
         absl::string_view name) {
@@ -66,6 +72,8 @@ int64_t ReadsInPlace(const RuntimeContext& context, const ir::Node& node,
   const ir::Weight& weight =
       context.graph.weight(context.graph.value(value).weight);
   if (weight.storage != ir::WeightStorage::kExternal) return 0;
+  // In a graph that the runtime wrote, what its optimizer made: in memory.
+  if (absl::StrContains(weight.external.path, kInMemory)) return 0;
   if (Packs(context, node, operand)) return 0;
   const int64_t pages =
       (weight.size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
