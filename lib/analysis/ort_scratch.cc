@@ -120,6 +120,12 @@ void LikeResult(const RuntimeContext& context, const Node& node,
   step->scratch_bytes.push_back(ResultBytes(context, node));
 }
 
+// Without a bias it needs none.
+void FastGelu(const RuntimeContext& context, const Node& node,
+              RuntimeStep* step) {
+  if (OperandBytes(context, node, 1) > 0) LikeResult(context, node, step);
+}
+
 // Selects from both sides into a tensor each, then merges them.
 void TwoLikeResult(const RuntimeContext& context, const Node& node,
                    RuntimeStep* step) {
@@ -277,7 +283,7 @@ constexpr Row kRows[] = {
     {"com.microsoft", "Attention", ProjectedAttention},
     {"com.microsoft", "BiasGelu", LikeResult},
     {"com.microsoft", "DynamicQuantizeMatMul", DynamicQuantizeMatMul},
-    {"com.microsoft", "FastGelu", LikeResult},
+    {"com.microsoft", "FastGelu", FastGelu},
     {"com.microsoft", "FusedConv", Conv},
     {"com.microsoft", "MultiHeadAttention", MultiHeadAttention},
 };
