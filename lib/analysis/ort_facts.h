@@ -42,8 +42,8 @@ inline constexpr int64_t kGemmThreadComplexity = 65536;
 // Columns of a matrix product are dealt out to threads in multiples of this.
 inline constexpr int64_t kGemmThreadAlign = 16;
 
-// MultiHeadAttention: cache that blocks of keys and scores should fit in. Of the
-// machine: the second level's size.
+// MultiHeadAttention: cache that blocks of keys and scores should fit in. Of
+// the machine: the second level's size.
 inline constexpr int64_t kFlashCacheBytes = 2 << 20;
 
 // --- The process ---

@@ -31,12 +31,11 @@ bool Is(const ir::Node& node, absl::string_view domain,
 // The kernel keeps a packed copy of this operand, and the original goes.
 bool Packs(const RuntimeContext& context, const ir::Node& node,
            size_t operand) {
-  if (operand == 1 &&
-      (Is(node, "", "MatMul") || Is(node, "", "Gemm") ||
-       Is(node, "", "ConvTranspose") ||
-       Is(node, "com.microsoft", "FusedMatMul") ||
-       Is(node, "com.microsoft", "FusedGemm") ||
-       Is(node, "com.microsoft", "Attention"))) {
+  if (operand == 1 && (Is(node, "", "MatMul") || Is(node, "", "Gemm") ||
+                       Is(node, "", "ConvTranspose") ||
+                       Is(node, "com.microsoft", "FusedMatMul") ||
+                       Is(node, "com.microsoft", "FusedGemm") ||
+                       Is(node, "com.microsoft", "Attention"))) {
     const std::optional<ConcreteShape> shape =
         context.OperandShape(node, operand);
     if (Is(node, "", "ConvTranspose")) {
@@ -55,8 +54,7 @@ ir::ValueId RootOf(const RuntimeContext& context, ir::ValueId value) {
     const ir::Node& node =
         context.graph.node(context.graph.value(value).producer);
     const bool follows = node.info->view_of == 0 || Is(node, "", "Cast");
-    if (!follows || node.operands.empty() ||
-        node.operands[0] == ir::kNoValue) {
+    if (!follows || node.operands.empty() || node.operands[0] == ir::kNoValue) {
       break;
     }
     value = node.operands[0];

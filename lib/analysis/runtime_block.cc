@@ -211,9 +211,8 @@ class Builder {
       }
     }
     const ir::BlockId block = out_.block;
-    step->passes_through =
-        block != ir::kMainBlock && IsOp(node, "Identity") &&
-        IsOp(graph_.node(graph_.block(block).owner), "Loop");
+    step->passes_through = block != ir::kMainBlock && IsOp(node, "Identity") &&
+                           IsOp(graph_.node(graph_.block(block).owner), "Loop");
     for (int32_t value : step->inputs) AddDependency(value, step);
     for (int32_t value : step->captured) AddDependency(value, step);
     std::sort(step->after.begin(), step->after.end());

@@ -118,12 +118,12 @@ void MemorySimulator::Allocate(const MemoryEvent& event) {
   if (use_arena_ && event.kind != Kind::kAllocateMalloc) {
     const int64_t before = arena_.region_bytes();
     allocation.address = arena_.Allocate(size);
-    resident_bytes_ = SaturatingAdd(
-        resident_bytes_,
-        (arena_.region_bytes() - before) / ort::kRegionTableDivisor);
+    resident_bytes_ =
+        SaturatingAdd(resident_bytes_, (arena_.region_bytes() - before) /
+                                           ort::kRegionTableDivisor);
     if (event.kind == Kind::kAllocate) {
-      resident_bytes_ =
-          SaturatingAdd(resident_bytes_, pages_.Touch(allocation.address, size));
+      resident_bytes_ = SaturatingAdd(resident_bytes_,
+                                      pages_.Touch(allocation.address, size));
     }
   } else if (event.kind != Kind::kAllocateBlock) {
     allocation.resident_bytes = size;

@@ -47,8 +47,7 @@ class Tracer {
                 .given = given,
                 .allocation = std::vector<int32_t>(block.values.size(), kNone)};
     if (warm && plan.use_pattern && plan.pattern.block_bytes > 0) {
-      frame.pattern_block =
-          Add(Kind::kAllocateBlock, plan.pattern.block_bytes);
+      frame.pattern_block = Add(Kind::kAllocateBlock, plan.pattern.block_bytes);
     }
     for (size_t i = 0; i < plan.order.size(); ++i) {
       if (is_main) position_ = static_cast<int32_t>(i);
@@ -180,9 +179,9 @@ class Tracer {
       for (int32_t id : fed) Free(id);
       fed = std::move(carried);
       carried.clear();
-      const std::vector<int32_t> outputs = Run(
-          loop.blocks[0], bodies[0], IsWarm(bodies[0]), /*given=*/false,
-          /*is_main=*/false);
+      const std::vector<int32_t> outputs =
+          Run(loop.blocks[0], bodies[0], IsWarm(bodies[0]), /*given=*/false,
+              /*is_main=*/false);
       for (size_t i = 0; i < outputs.size(); ++i) {
         (i < num_carried ? carried : kept).push_back(outputs[i]);
       }

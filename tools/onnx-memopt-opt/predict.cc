@@ -55,8 +55,8 @@ absl::Status Set(const std::string& key, const std::string& value,
     return absl::OkStatus();
   }
   if (key == "target" && (value == "ideal" || value == "onnxruntime")) {
-    options->target = value == "ideal" ? RuntimeTarget::kIdeal
-                                       : RuntimeTarget::kOnnxRuntime;
+    options->target =
+        value == "ideal" ? RuntimeTarget::kIdeal : RuntimeTarget::kOnnxRuntime;
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(

@@ -2,7 +2,7 @@
 // which tensors share a buffer, when buffers are freed, and how much memory the
 // process takes for it. docs/runtime_model.md has the rules and their evidence.
 //
-// Targets: `ideal` (the file's order, no reuse but in place, no scratch) and
+// Targets: `ideal` (MemoryProfile: pure liveness in the file's order) and
 // `onnxruntime` (the CPU provider of the version in lib/analysis/ort_facts.h).
 //
 //   ASSIGN_OR_RETURN(RuntimePrediction now,
