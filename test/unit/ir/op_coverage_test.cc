@@ -158,6 +158,8 @@ constexpr NamedShapeRule kShapeRules[] = {
     SHAPE_RULE(Attention),
     SHAPE_RULE(FusedMatMul),
     SHAPE_RULE(SkipLayerNormalization),
+    SHAPE_RULE(NchwcReorderInput),
+    SHAPE_RULE(NchwcReorderOutput),
 };
 #undef SHAPE_RULE
 

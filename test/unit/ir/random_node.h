@@ -100,6 +100,8 @@ inline const std::vector<NamedRule>& AllRules() {
       {"SkipLayerNormalization",
        rules::SkipLayerNormalization,
        {"SkipLayerNormalization"}},
+      {"NchwcReorderInput", rules::NchwcReorderInput, {"ReorderInput"}},
+      {"NchwcReorderOutput", rules::NchwcReorderOutput, {"ReorderOutput"}},
   };
   return all;
 }
