@@ -269,6 +269,7 @@ def main(arguments):
     parser.add_argument("--tolerance", type=float, default=1.5,
                         metavar="MIB")
     options = parser.parse_args(arguments)
+    FACTS.clear()
     for group in (elementwise, session, kernels, structures):
         group()
     facts = [f for f in FACTS if options.only.lower() in f.name.lower()]
