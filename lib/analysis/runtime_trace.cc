@@ -21,8 +21,8 @@ namespace {
 using Kind = MemoryEvent::Kind;
 
 // More iterations do not raise a peak but by what they stack, which is counted
-// in full.
-constexpr int64_t kMaxTracedTrips = 32;
+// in full. Of loops in loops fewer are traced, so that the trace stays short.
+constexpr int64_t kMaxTracedTrips[] = {32, 3, 1};
 constexpr int32_t kNone = -1;
 
 size_t At(int32_t index) { return static_cast<size_t>(index); }
@@ -170,11 +170,12 @@ class Tracer {
   void RunLoop(Frame* frame, const RuntimeStep& step,
                const std::vector<FramePlan>& bodies) {
     const RuntimeBodies& loop = *step.bodies;
-    const int64_t trips = std::min(loop.trip_count, kMaxTracedTrips);
+    const int64_t trips = TracedTrips(loop.trip_count);
     std::vector<int32_t> fed;  // what the iteration gets from the last one
     std::vector<int32_t> carried;
     std::vector<int32_t> kept;
     const size_t num_carried = At(loop.num_carried) + 1;  // and the condition
+    ++depth_;
     for (int64_t trip = 0; trip < trips; ++trip) {
       for (int32_t id : fed) Free(id);
       fed = std::move(carried);
@@ -186,6 +187,7 @@ class Tracer {
         (i < num_carried ? carried : kept).push_back(outputs[i]);
       }
     }
+    --depth_;
     // What the iterations that were left out stack.
     for (size_t i = num_carried; i < loop.blocks[0].outputs.size(); ++i) {
       const auto value = At(loop.blocks[0].outputs[i]);
@@ -228,13 +230,19 @@ class Tracer {
         if (bytes > 0) temporary.push_back(Add(Kind::kAllocate, bytes));
       }
     }
-    const int64_t trips = std::min(scan.trip_count, kMaxTracedTrips);
+    const int64_t trips = TracedTrips(scan.trip_count);
+    ++depth_;
     for (int64_t trip = 0; trip < trips; ++trip) {
       Run(body, bodies[0], IsWarm(bodies[0]), /*given=*/true,
           /*is_main=*/false);
     }
+    --depth_;
     for (int32_t value : late) AllocateOutput(frame, value);
     for (int32_t id : temporary) Free(id);
+  }
+
+  int64_t TracedTrips(int64_t trip_count) const {
+    return std::min(trip_count, kMaxTracedTrips[std::min<size_t>(depth_, 2)]);
   }
 
   // A body's pattern is known after its first iteration.
@@ -250,6 +258,7 @@ class Tracer {
   std::vector<const FramePlan*> seen_;
   int32_t next_id_ = 0;
   int32_t position_ = -1;
+  size_t depth_ = 0;  // of loops
 };
 
 }  // namespace
