@@ -160,6 +160,7 @@ constexpr NamedShapeRule kShapeRules[] = {
     SHAPE_RULE(SkipLayerNormalization),
     SHAPE_RULE(NchwcReorderInput),
     SHAPE_RULE(NchwcReorderOutput),
+    SHAPE_RULE(NchwcUpsample),
 };
 #undef SHAPE_RULE
 

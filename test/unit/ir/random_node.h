@@ -102,6 +102,7 @@ inline const std::vector<NamedRule>& AllRules() {
        {"SkipLayerNormalization"}},
       {"NchwcReorderInput", rules::NchwcReorderInput, {"ReorderInput"}},
       {"NchwcReorderOutput", rules::NchwcReorderOutput, {"ReorderOutput"}},
+      {"NchwcUpsample", rules::NchwcUpsample, {"Upsample"}},
   };
   return all;
 }

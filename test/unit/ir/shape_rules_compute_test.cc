@@ -177,6 +177,14 @@ TEST(NchwcTest, ChannelsFillBlocks) {
             "float[b, 7, h, 30]");
 }
 
+TEST(NchwcTest, Upsample) {
+  EXPECT_EQ(Rule(NchwcUpsample, "Upsample")
+                .In("float[b, 16, 7, h]")
+                .List("scales", {1, 1, 2, 3})
+                .Types(),
+            "float[b, 16, 14, 3*h]");
+}
+
 TEST(PoolTest, Shapes) {
   const auto pool = [](absl::string_view x) {
     return Rule(Pool, "MaxPool").In(x);
