@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checks what the runtime model assumes of ONNX Runtime against the one that is
-installed: one small model for each fact, predicted and measured.
+"""Checks what the runtime model assumes of ONNX Runtime against the one that
+is installed: one small model for each fact, predicted and measured.
 
 usage: probe_ort.py [--only TEXT] [--program onnx-memopt-opt] [--tolerance MIB]
 
 Prints a table. A fact that does not hold is an error of several MiB; the
-tolerance is for what a process takes anyway. Exit 1 if one does not hold, and 2
-if nothing could be checked. The facts are in lib/analysis/ort_facts.h, in
+tolerance is for what a process takes anyway. Exit 1 if one does not hold, and
+2 if nothing could be checked. The facts are in lib/analysis/ort_facts.h, in
 lib/analysis/ort_scratch.cc and in the columns "view" and "in place" of
 docs/ops.md; docs/runtime_model.md describes them.
 """
@@ -242,7 +242,7 @@ def predict(program, path, item):
 
 
 def check(item, program, path, tolerance_bytes):
-    """The versions, and the table's row; "no" in its last cell is a failure."""
+    """The versions, and the table's row; it ends with "no" if it failed."""
     onnx.save(item.model, str(path))
     version, predicted = predict(program, path, item)
     measured = ort_memory.measure(path, SESSIONS[item.options], "none",

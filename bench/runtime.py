@@ -1,8 +1,8 @@
 """How well the runtime model predicts what ONNX Runtime really takes.
 
 For every shared model and every light network of the onnx package: session
-options as they come ("default"), and without arena and memory pattern ("bare");
-first run and steady state. At level none the prediction is for the model, at
+options as they come ("default"), and without arena and memory pattern
+("bare"); first run and steady state. At level none the prediction is for the model, at
 level all for the graph that ONNX Runtime makes of it.
 """
 

@@ -1,6 +1,6 @@
 // The numbers that the runtime model takes from one version of ONNX Runtime.
-// Scratch of kernels is in ort_scratch.cc, a rule per op; which ops are views or
-// run in place is in the op table (docs/ops.md), of the same version.
+// Scratch of kernels is in ort_scratch.cc, a rule per op; which ops are views
+// or run in place is in the op table (docs/ops.md), of the same version.
 // bench/probe_ort.py checks all of them against an installed ONNX Runtime;
 // docs/runtime_model.md says how each was found.
 #ifndef ONNX_MEMOPT_LIB_ANALYSIS_ORT_FACTS_H_

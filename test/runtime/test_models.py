@@ -1,8 +1,8 @@
 """Real models: predicted peaks against those that ONNX Runtime has.
 
 At level none and at level all, bare and default, first run and steady state.
-Two small models always; all others with ONNX_MEMOPT_SLOW=1, which takes an hour
-of an idle machine and 16 GB of memory.
+Two small models always; all others with ONNX_MEMOPT_SLOW=1, which takes an
+hour of an idle machine and 16 GB of memory.
 """
 
 import os
