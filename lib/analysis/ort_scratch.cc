@@ -127,6 +127,7 @@ void FastGelu(const RuntimeContext& context, const Node& node,
 void TwoLikeResult(const RuntimeContext& context, const Node& node,
                    RuntimeStep* step) {
   step->scratch_bytes.assign(2, ResultBytes(context, node));
+  step->scratch_first = true;
 }
 
 // Of more than two operands, partial results.
@@ -183,6 +184,7 @@ void Recurrent(const RuntimeContext& context, const Node& node,
 void Einsum(const RuntimeContext& context, const Node& node,
             RuntimeStep* step) {
   if (node.operands.size() < 2) return;
+  step->scratch_first = true;
   for (size_t i = 0; i < node.operands.size(); ++i) {
     step->scratch_bytes.push_back(OperandBytes(context, node, i));
   }
@@ -194,6 +196,7 @@ void DynamicQuantizeMatMul(const RuntimeContext& context, const Node& node,
                            RuntimeStep* step) {
   const auto x = context.OperandShape(node, 0);
   if (x) step->scratch_bytes.push_back(Product(*x, 0, x->size()));
+  step->scratch_first = true;
 }
 
 // The scores of all heads.

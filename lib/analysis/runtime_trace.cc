@@ -125,6 +125,10 @@ class Tracer {
     frame->allocation[At(value)] = Add(Kind::kAllocate, v.size_bytes);
   }
 
+  void AllocateOutputs(Frame* frame, const RuntimeStep& step) {
+    for (int32_t value : step.outputs) AllocateOutput(frame, value);
+  }
+
   void RunStep(Frame* frame, size_t index,
                const std::vector<FramePlan>& bodies) {
     const RuntimeStep& step = frame->block.steps[index];
@@ -139,13 +143,16 @@ class Tracer {
           return RunScan(frame, step, bodies);
       }
     }
-    for (int32_t value : step.outputs) AllocateOutput(frame, value);
-    const auto first = static_cast<int32_t>(next_id_);
+    if (!step.scratch_first) AllocateOutputs(frame, step);
+    std::vector<int32_t> scratch;
     for (int64_t bytes : step.scratch_bytes) {
-      if (bytes > 0) Add(Kind::kAllocate, bytes);
+      if (bytes > 0) scratch.push_back(Add(Kind::kAllocate, bytes));
     }
-    if (step.malloc_bytes > 0) Add(Kind::kAllocateMalloc, step.malloc_bytes);
-    for (int32_t id = next_id_ - 1; id >= first; --id) Free(id);
+    if (step.malloc_bytes > 0) {
+      scratch.push_back(Add(Kind::kAllocateMalloc, step.malloc_bytes));
+    }
+    if (step.scratch_first) AllocateOutputs(frame, step);
+    for (size_t i = scratch.size(); i > 0; --i) Free(scratch[i - 1]);
   }
 
   // Of both branches the one that takes more.

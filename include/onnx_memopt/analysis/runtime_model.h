@@ -111,6 +111,7 @@ struct RuntimeStep {
   // allocator, and from malloc.
   llvm::SmallVector<int64_t, 1> scratch_bytes;
   int64_t scratch_total_bytes = 0;
+  bool scratch_first = false;  // it is asked for before the outputs
   int64_t malloc_bytes = 0;
   // Pages of mapped weights that this step is the first to touch.
   int64_t mapped_bytes = 0;
