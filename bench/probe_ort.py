@@ -34,6 +34,9 @@ FLAT = [ROWS, COLUMNS]
 SESSIONS = {"bare": ort_memory.BARE, "default": {},
             "pattern=off": {"enable_mem_pattern": False},
             "arena=off": {"enable_cpu_mem_arena": False},
+            "arena=off,reuse=off,order=priority": {
+                "enable_cpu_mem_arena": False, "enable_mem_reuse": False,
+                "execution_order": "PRIORITY_BASED"},
             "bare,reuse=off": {**ort_memory.BARE, "enable_mem_reuse": False}}
 FACTS = []
 
@@ -122,6 +125,16 @@ def session():
           node("Add", ["x", "n"], ["d"]),
           node("ReduceMax", ["d"], ["y"], keepdims=0)],
          [("x", small), ("w", large)], [("y", [])], options=SESSIONS)
+    fact("the end of the pattern's block is a gap",
+         [node("Concat", ["x", "x"], ["a"], axis=0), node("Sin", ["x"], ["b"]),
+          node("Cos", ["b"], ["c"]),
+          node("ReduceMax", ["a"], ["s"], keepdims=1),
+          node("ReduceMax", ["c"], ["t"], keepdims=1),
+          node("Sum", ["b", "s", "t"], ["d"]),
+          node("Concat", ["d", "b"], ["e"], axis=0),
+          node("ReduceMax", ["e"], ["y"], keepdims=1)],
+         [("x", FLAT)], [("y", [1, 1]), ("s", [1, 1]), ("t", [1, 1])],
+         options=["arena=off,reuse=off,order=priority"])
     # Two leaves: the second one's cone first, by DEFAULT.
     fact("order of two leaves",
          [node("Sin", ["x"], ["a"]), node("Concat", ["a", "a"], ["b"], axis=0),

@@ -1,13 +1,14 @@
 // The memory pattern: from the second run of a block with the same shapes on,
 // its tensors (but for its outputs) are parts of one allocation. Their places
 // come from a replay of the first run, in order of time, each in the smallest
-// gap that fits, else behind the last one:
+// gap that fits, else behind the last one. The rest of the block behind the last
+// live tensor is a gap, too:
 //
-//   offset   | a |        | a |      |   |      | ccccc |   c does not fit in
-//            +---+   b    +---+      +---+  c   +-------+   front of b, so it
-//            |   |  -->   | b |  a   | b | -->  | b     |   goes behind it,
-//            |   |        |   |  dies|   |      |   |ccc|   though b may be
-//                                                           small
+//   | a a | b | c |     a and c die     | . . | b | . |     d | . . | b | d |
+//                                                           e | e e | b | d |
+//
+// There is no look ahead: what lives long may lie in the middle of the block and
+// keep a large tensor from fitting in front of it.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -35,16 +36,19 @@ int64_t Rounded(int64_t bytes) {
 class PatternPlanner {
  public:
   int64_t Place(int64_t size_bytes) {
-    const auto gap = gaps_.lower_bound({size_bytes, 0});
     int64_t offset = 0;
-    if (gap != gaps_.end()) {
+    if (!live_.empty()) {
+      const auto& [last, last_bytes] = *live_.rbegin();
+      offset = SaturatingAdd(last, last_bytes);
+    }
+    // Behind the last tensor there may be a rest of what was needed before.
+    const int64_t rest = peak_ - offset;
+    const auto gap = gaps_.lower_bound({size_bytes, 0});
+    if (gap != gaps_.end() && (rest < size_bytes || gap->first <= rest)) {
       const auto [gap_bytes, gap_offset] = *gap;
       offset = gap_offset;
       gaps_.erase(gap);
       AddGap(SaturatingAdd(offset, size_bytes), gap_bytes - size_bytes);
-    } else if (!live_.empty()) {
-      const auto& [last, last_bytes] = *live_.rbegin();
-      offset = SaturatingAdd(last, last_bytes);
     }
     live_.emplace(offset, size_bytes);
     peak_ = std::max(peak_, SaturatingAdd(offset, size_bytes));

@@ -193,6 +193,29 @@ TEST(RuntimeMemoryTest, TheSteadyStateHasTheArenaAndTheBlock) {
   EXPECT_LT(no_pattern.peak_steady_bytes, stock.peak_first_bytes + kMib);
 }
 
+// "d" fits in a's place, where 1 MiB would be left over, and exactly in c's,
+// behind "b". It goes there, and "e" fits in a's place:
+//
+//   a  a  b  c        .  .  b  d        e  e  b  d
+TEST(RuntimeMemoryTest, TheEndOfTheBlockIsAGapToo) {
+  Runtime runtime(R"(
+    g (float[256, 1024] x) => (float[1, 1] y, float[1, 1] s, float[1, 1] t) {
+      a = Concat<axis = 0>(x, x)
+      b = Sin(x)
+      c = Cos(b)
+      s = ReduceMax(a)
+      t = ReduceMax(c)
+      d = Sum(b, s, t)
+      e = Concat<axis = 0>(d, b)
+      y = ReduceMax(e)
+    })");
+  EXPECT_EQ(runtime
+                .Predict({.execution_order = ExecutionOrder::kPriorityBased,
+                          .reuse = false})
+                .pattern_bytes,
+            4 * kMib);
+}
+
 TEST(RuntimeMemoryTest, ConvolutionsUnfoldInPieces) {
   Runtime runtime(R"(
     g (float[1, 8, 64, 64] x, float[8, 8, 3, 3] w)
