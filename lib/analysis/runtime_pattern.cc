@@ -1,14 +1,14 @@
 // The memory pattern: from the second run of a block with the same shapes on,
 // its tensors (but for its outputs) are parts of one allocation. Their places
 // come from a replay of the first run, in order of time, each in the smallest
-// gap that fits, else behind the last one. The rest of the block behind the last
-// live tensor is a gap, too:
+// gap that fits, else behind the last one. The rest of the block behind the
+// last live tensor is a gap, too:
 //
 //   | a a | b | c |     a and c die     | . . | b | . |     d | . . | b | d |
 //                                                           e | e e | b | d |
 //
-// There is no look ahead: what lives long may lie in the middle of the block and
-// keep a large tensor from fitting in front of it.
+// There is no look ahead: what lives long may lie in the middle of the block
+// and keep a large tensor from fitting in front of it.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
