@@ -274,9 +274,21 @@ inline constexpr OpInfo kContribRows[] = {
         .Flops(flops::PerOperand<1>)
         .Shape(shape_rules::GlobalPool)
         .Gradient(At(0), At(0)),
-    Nchwc("ReorderInput").Cheap().Flops(flops::Zero).Gradient(kNone),
-    Nchwc("ReorderOutput").Cheap().Flops(flops::Zero).Gradient(kNone),
-    Nchwc("Upsample").Moderate().Flops(flops::Interpolation).Gradient(kNone),
+    Nchwc("ReorderInput")
+        .Cheap()
+        .Flops(flops::Zero)
+        .Shape(shape_rules::NchwcReorderInput)
+        .Gradient(kNone),
+    Nchwc("ReorderOutput")
+        .Cheap()
+        .Flops(flops::Zero)
+        .Shape(shape_rules::NchwcReorderOutput)
+        .Gradient(kNone),
+    Nchwc("Upsample")
+        .Moderate()
+        .Flops(flops::Interpolation)
+        .Shape(shape_rules::NchwcUpsample)
+        .Gradient(kNone),
 };
 
 }  // namespace onnx_memopt::ir::op_table

@@ -141,4 +141,50 @@ bool GlobalPool(ShapeContext& c) {
   return Complete(c);
 }
 
+// Blocks hold 8 or 16 channels, as the machine has it. The last is filled up,
+// and the number of channels with it: known where both sizes agree.
+bool NchwcReorderInput(ShapeContext& c) {
+  const Shape* x = c.shape(0);
+  std::optional<Shape> result;
+  if (x != nullptr && x->size() == 4) {
+    result = *x;
+    if (IntAttribute(c.node, "channels_last", 0) != 0) {
+      result = Shape{(*x)[0], (*x)[3], (*x)[1], (*x)[2]};
+    }
+    const OptDim by_8 = Times(Ceiled((*result)[1], Dim(8)), Dim(8));
+    const OptDim by_16 = Times(Ceiled((*result)[1], Dim(16)), Dim(16));
+    (*result)[1] = by_8 && by_16 && *by_8 == *by_16 ? by_8 : std::nullopt;
+  }
+  SetResult(c, 0, ElementOf(c, 0), std::move(result));
+  return Complete(c);
+}
+
+bool NchwcReorderOutput(ShapeContext& c) {
+  const Shape* x = c.shape(0);
+  const int64_t channels = IntAttribute(c.node, "channels", 0);
+  std::optional<Shape> result;
+  if (x != nullptr && x->size() == 4 && channels > 0) {
+    result = Shape{(*x)[0], Dim(channels), (*x)[2], (*x)[3]};
+    if (IntAttribute(c.node, "channels_last", 0) != 0) {
+      result = Shape{(*x)[0], (*x)[2], (*x)[3], Dim(channels)};
+    }
+  }
+  SetResult(c, 0, ElementOf(c, 0), std::move(result));
+  return Complete(c);
+}
+
+bool NchwcUpsample(ShapeContext& c) {
+  const Shape* x = c.shape(0);
+  const std::vector<int64_t>* scales = IntsAttribute(c.node, "scales");
+  std::optional<Shape> result;
+  if (x != nullptr && scales != nullptr && scales->size() == x->size()) {
+    result = *x;
+    for (size_t i = 0; i < x->size(); ++i) {
+      (*result)[i] = Times((*x)[i], Dim((*scales)[i]));
+    }
+  }
+  SetResult(c, 0, ElementOf(c, 0), std::move(result));
+  return Complete(c);
+}
+
 }  // namespace onnx_memopt::ir::shape_rules

@@ -3,6 +3,7 @@
 //
 //   onnx-memopt-opt model.onnxtxt --passes=drop-dead --print=graph
 //   onnx-memopt-opt model.onnxtxt --print=liveness,profile
+//   onnx-memopt-opt model.onnx --predict=bare --predict=default,threads=2
 //   onnx-memopt-opt model.onnxtxt --passes=reorder -o out.onnxtxt
 
 #include <exception>
@@ -18,12 +19,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "onnx-memopt-opt/predict.h"
 #include "onnx_memopt/analysis/aliases.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
 #include "onnx_memopt/analysis/cost.h"
 #include "onnx_memopt/analysis/liveness.h"
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/packing.h"
+#include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/analysis/timeline.h"
 #include "onnx_memopt/analysis/weights.h"
@@ -84,6 +87,7 @@ const std::map<std::string, Printer>& Printers() {
       {"packing", PrintAnalysis<analysis::Packing>},
       {"peak-formulas", PrintPeakFormulas},
       {"profile", PrintAnalysis<analysis::MemoryProfile>},
+      {"runtime", PrintAnalysis<analysis::RuntimeModel>},
       {"sizes", PrintAnalysis<analysis::Sizes>},
       {"timeline", PrintAnalysis<analysis::Timeline>},
       {"weights", PrintAnalysis<analysis::Weights>},
@@ -97,6 +101,7 @@ struct Arguments {
   std::string passes;
   std::vector<std::string> print;
   std::vector<std::string> dims;
+  std::vector<std::string> predict;
   bool print_after_all = false;
 };
 
@@ -140,6 +145,10 @@ absl::Status Run(const Arguments& arguments) {
     RETURN_IF_ERROR(Printers().at(name)(graph, analyses, &text));
     std::cout << text;
   }
+  for (const std::string& wanted : arguments.predict) {
+    ASSIGN_OR_RETURN(const std::string json, Predict(graph, analyses, wanted));
+    std::cout << json << "\n";
+  }
   if (arguments.output.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const onnx::ModelProto proto, io::Export(*model, graph));
   return Save(proto, *model, arguments.output, {}).status();
@@ -159,6 +168,9 @@ int Main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember(names));
   app.add_option("--dim", arguments.dims, "NAME=N")->allow_extra_args(false);
+  app.add_option("--predict", arguments.predict,
+                 "session options; print what the runtime model says of them")
+      ->allow_extra_args(false);
   app.add_flag("--print-after-all", arguments.print_after_all,
                "print the graph before and after each pass");
   CLI11_PARSE(app, argc, argv);

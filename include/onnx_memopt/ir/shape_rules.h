@@ -130,6 +130,10 @@ bool Attention(ShapeContext& c);  // ai.onnx Attention, opset 23
 // com.microsoft
 bool FusedMatMul(ShapeContext& c);
 bool SkipLayerNormalization(ShapeContext& c);
+// com.microsoft.nchwc
+bool NchwcReorderInput(ShapeContext& c);
+bool NchwcReorderOutput(ShapeContext& c);
+bool NchwcUpsample(ShapeContext& c);
 
 }  // namespace shape_rules
 
