@@ -5,6 +5,7 @@
   micro    single functions on generated graphs (Google Benchmark)
   plan     both planners on published and generated instances, by independent
            judges
+  runtime  memory in ONNX Runtime, predicted and measured
 
 Each prints a table in Markdown and writes it, with the raw figures in JSON, to
 build/bench/. Without a name, all of them run.
@@ -23,6 +24,7 @@ import plan_offsets
 import plan_recompute
 import plan_table
 import reorder
+import runtime
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -49,7 +51,7 @@ def parse(arguments):
     parser.add_argument("--quick", action="store_true",
                         help="a smoke test: little, once, without peers")
     parser.add_argument("--model", action="append",
-                        help="cli: models whose name has this in it")
+                        help="cli, runtime: models whose name has this in it")
     parser.add_argument("--no-peers", dest="peers", action="store_false",
                         help="cli: this project's program alone")
     parser.add_argument("--peer-memory", type=int, metavar="GIB",
@@ -90,7 +92,7 @@ def plan(program, options):
 
 
 BENCHMARKS = {"cli": cli.main, "reorder": reorder.main, "micro": micro,
-              "plan": plan}
+              "plan": plan, "runtime": runtime.main}
 
 
 def main(arguments):

@@ -1,11 +1,8 @@
-// What the runtime model takes from one version of ONNX Runtime, beside the
-// columns "view" and "in place" of the op table (docs/ops.md), which are of the
-// same version. bench/probe_ort.py reads this file and docs/ops.md, and checks
-// them against an installed ONNX Runtime. docs/runtime_model.md says how each
-// was found.
-//
-// One constant a line, `inline constexpr TYPE kNAME = VALUE;`: the probe parses
-// that.
+// The numbers that the runtime model takes from one version of ONNX Runtime.
+// Scratch of kernels is in ort_scratch.cc, a rule per op; which ops are views
+// or run in place is in the op table (docs/ops.md), of the same version.
+// bench/probe_ort.py checks all of them against an installed ONNX Runtime;
+// docs/runtime_model.md says how each was found.
 #ifndef ONNX_MEMOPT_LIB_ANALYSIS_ORT_FACTS_H_
 #define ONNX_MEMOPT_LIB_ANALYSIS_ORT_FACTS_H_
 
@@ -42,8 +39,8 @@ inline constexpr int64_t kGemmThreadComplexity = 65536;
 // Columns of a matrix product are dealt out to threads in multiples of this.
 inline constexpr int64_t kGemmThreadAlign = 16;
 
-// MultiHeadAttention: cache that blocks of keys and scores should fit in. Of the
-// machine: the second level's size.
+// MultiHeadAttention: cache that blocks of keys and scores should fit in. Of
+// the machine: the second level's size.
 inline constexpr int64_t kFlashCacheBytes = 2 << 20;
 
 // --- The process ---

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "analysis/runtime_block.h"
 #include "onnx_memopt/ir/weight.h"
 
@@ -17,6 +19,10 @@ constexpr int64_t kPageBytes = 4096;
 // Pages of a file that one access to it makes resident, at most.
 constexpr int64_t kFaultBytes = 2 << 20;
 
+// How the runtime itself names the place of a weight that is in no file;
+// bench/runtime.py marks with it what is not in the original model.
+constexpr absl::string_view kInMemory = "_ORT_MEM_ADDR_";
+
 bool Is(const ir::Node& node, absl::string_view domain,
         absl::string_view name) {
   return node.domain == domain && node.op_type == name;
@@ -25,12 +31,11 @@ bool Is(const ir::Node& node, absl::string_view domain,
 // The kernel keeps a packed copy of this operand, and the original goes.
 bool Packs(const RuntimeContext& context, const ir::Node& node,
            size_t operand) {
-  if (operand == 1 &&
-      (Is(node, "", "MatMul") || Is(node, "", "Gemm") ||
-       Is(node, "", "ConvTranspose") ||
-       Is(node, "com.microsoft", "FusedMatMul") ||
-       Is(node, "com.microsoft", "FusedGemm") ||
-       Is(node, "com.microsoft", "Attention"))) {
+  if (operand == 1 && (Is(node, "", "MatMul") || Is(node, "", "Gemm") ||
+                       Is(node, "", "ConvTranspose") ||
+                       Is(node, "com.microsoft", "FusedMatMul") ||
+                       Is(node, "com.microsoft", "FusedGemm") ||
+                       Is(node, "com.microsoft", "Attention"))) {
     const std::optional<ConcreteShape> shape =
         context.OperandShape(node, operand);
     if (Is(node, "", "ConvTranspose")) {
@@ -49,8 +54,7 @@ ir::ValueId RootOf(const RuntimeContext& context, ir::ValueId value) {
     const ir::Node& node =
         context.graph.node(context.graph.value(value).producer);
     const bool follows = node.info->view_of == 0 || Is(node, "", "Cast");
-    if (!follows || node.operands.empty() ||
-        node.operands[0] == ir::kNoValue) {
+    if (!follows || node.operands.empty() || node.operands[0] == ir::kNoValue) {
       break;
     }
     value = node.operands[0];
@@ -66,6 +70,8 @@ int64_t ReadsInPlace(const RuntimeContext& context, const ir::Node& node,
   const ir::Weight& weight =
       context.graph.weight(context.graph.value(value).weight);
   if (weight.storage != ir::WeightStorage::kExternal) return 0;
+  // In a graph that the runtime wrote, what its optimizer made: in memory.
+  if (absl::StrContains(weight.external.path, kInMemory)) return 0;
   if (Packs(context, node, operand)) return 0;
   const int64_t pages =
       (weight.size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;

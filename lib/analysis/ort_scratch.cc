@@ -67,8 +67,8 @@ int64_t ConvThreads(int64_t filters, int64_t outputs, int64_t k,
 void Conv(const RuntimeContext& context, const Node& node, RuntimeStep* step) {
   const auto x = context.OperandShape(node, 0);
   const auto w = context.OperandShape(node, 1);
-  const auto y = node.results.empty() ? std::nullopt
-                                      : context.ShapeOf(node.results[0]);
+  const auto y =
+      node.results.empty() ? std::nullopt : context.ShapeOf(node.results[0]);
   if (!x || !w || !y || x->size() < 3 || w->size() != x->size() ||
       y->size() != x->size()) {
     return;
@@ -87,9 +87,8 @@ void Conv(const RuntimeContext& context, const Node& node, RuntimeStep* step) {
     // Several images or groups are dealt to threads one by one.
     const int64_t threads = context.options.threads;
     const int64_t images = Times((*x)[0], group);
-    const int64_t used = images > 1
-                             ? std::min(threads, images)
-                             : ConvThreads(filters, outputs, k, threads);
+    const int64_t used = images > 1 ? std::min(threads, images)
+                                    : ConvThreads(filters, outputs, k, threads);
     floats = Times(used, ort::kConvBufferFloats);
   }
   step->scratch_bytes.push_back(Times(floats, sizeof(float)));
@@ -109,9 +108,7 @@ int64_t OperandBytes(const RuntimeContext& context, const Node& node,
   return context.sizes.bytes(node.operands[operand]).value_or(0);
 }
 
-int64_t FloatBytes(int64_t count) {
-  return Times(count, sizeof(float));
-}
+int64_t FloatBytes(int64_t count) { return Times(count, sizeof(float)); }
 
 // One more tensor like the result: what comes in front of the bias or of the
 // last factor. (HardSwish and Mish are functions of two and more nodes.)
@@ -120,10 +117,17 @@ void LikeResult(const RuntimeContext& context, const Node& node,
   step->scratch_bytes.push_back(ResultBytes(context, node));
 }
 
+// Without a bias it needs none.
+void FastGelu(const RuntimeContext& context, const Node& node,
+              RuntimeStep* step) {
+  if (OperandBytes(context, node, 1) > 0) LikeResult(context, node, step);
+}
+
 // Selects from both sides into a tensor each, then merges them.
 void TwoLikeResult(const RuntimeContext& context, const Node& node,
                    RuntimeStep* step) {
   step->scratch_bytes.assign(2, ResultBytes(context, node));
+  step->scratch_first = true;
 }
 
 // Of more than two operands, partial results.
@@ -151,8 +155,8 @@ void ConvTranspose(const RuntimeContext& context, const Node& node,
   const auto x = context.OperandShape(node, 0);
   const auto w = context.OperandShape(node, 1);
   if (!x || !w || x->size() < 3 || w->size() != x->size()) return;
-  step->scratch_bytes.push_back(FloatBytes(
-      Times(Product(*w, 1, w->size()), Product(*x, 2, x->size()))));
+  step->scratch_bytes.push_back(
+      FloatBytes(Times(Product(*w, 1, w->size()), Product(*x, 2, x->size()))));
 }
 
 // The scale of all images, and the squares of one with a margin of channels.
@@ -180,6 +184,7 @@ void Recurrent(const RuntimeContext& context, const Node& node,
 void Einsum(const RuntimeContext& context, const Node& node,
             RuntimeStep* step) {
   if (node.operands.size() < 2) return;
+  step->scratch_first = true;
   for (size_t i = 0; i < node.operands.size(); ++i) {
     step->scratch_bytes.push_back(OperandBytes(context, node, i));
   }
@@ -191,6 +196,7 @@ void DynamicQuantizeMatMul(const RuntimeContext& context, const Node& node,
                            RuntimeStep* step) {
   const auto x = context.OperandShape(node, 0);
   if (x) step->scratch_bytes.push_back(Product(*x, 0, x->size()));
+  step->scratch_first = true;
 }
 
 // The scores of all heads.
@@ -244,8 +250,7 @@ void MultiHeadAttention(const RuntimeContext& context, const Node& node,
       std::min((*k)[1], ort::kFlashCacheBytes / (16 * 2 * head));
   const int64_t rows = std::min((*q)[1], std::min(keys, 2 * head));
   step->scratch_bytes.push_back(
-      Times(context.options.threads,
-            FloatBytes(Times(rows, 2 + keys + head))));
+      Times(context.options.threads, FloatBytes(Times(rows, 2 + keys + head))));
 }
 
 using Rule = void (*)(const RuntimeContext& context, const Node& node,
@@ -277,7 +282,7 @@ constexpr Row kRows[] = {
     {"com.microsoft", "Attention", ProjectedAttention},
     {"com.microsoft", "BiasGelu", LikeResult},
     {"com.microsoft", "DynamicQuantizeMatMul", DynamicQuantizeMatMul},
-    {"com.microsoft", "FastGelu", LikeResult},
+    {"com.microsoft", "FastGelu", FastGelu},
     {"com.microsoft", "FusedConv", Conv},
     {"com.microsoft", "MultiHeadAttention", MultiHeadAttention},
 };

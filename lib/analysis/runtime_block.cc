@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/analysis/timeline.h"
 #include "onnx_memopt/ir/type.h"
 #include "onnx_memopt/support/checked_math.h"
@@ -204,16 +205,16 @@ class Builder {
         if (!is_operand) step->captured.push_back(ValueOf(use));
       }
       // An operand that a body reads too counts twice.
+      const llvm::DenseSet<ValueId> read = ReadByBodies(node);
       for (ValueId operand : node.operands) {
-        if (operand != kNoValue && IsCaptured(node, operand)) {
+        if (operand != kNoValue && read.contains(operand)) {
           step->captured.push_back(ValueOf(operand));
         }
       }
     }
     const ir::BlockId block = out_.block;
-    step->passes_through =
-        block != ir::kMainBlock && IsOp(node, "Identity") &&
-        IsOp(graph_.node(graph_.block(block).owner), "Loop");
+    step->passes_through = block != ir::kMainBlock && IsOp(node, "Identity") &&
+                           IsOp(graph_.node(graph_.block(block).owner), "Loop");
     for (int32_t value : step->inputs) AddDependency(value, step);
     for (int32_t value : step->captured) AddDependency(value, step);
     std::sort(step->after.begin(), step->after.end());
@@ -228,17 +229,17 @@ class Builder {
     }
   }
 
-  bool IsCaptured(const Node& node, ValueId value) const {
+  llvm::DenseSet<ValueId> ReadByBodies(const Node& node) const {
+    llvm::DenseSet<ValueId> read;
+    std::vector<ValueId> uses;
     for (ir::BlockId body : node.blocks) {
       for (NodeId id : graph_.block(body).nodes) {
-        std::vector<ValueId> uses;
+        uses.clear();
         CollectUses(graph_, id, &uses);
-        if (std::find(uses.begin(), uses.end(), value) != uses.end()) {
-          return true;
-        }
+        read.insert(uses.begin(), uses.end());
       }
     }
-    return false;
+    return read;
   }
 
   void AddDependency(int32_t value, RuntimeStep* step) const {

@@ -57,7 +57,8 @@ void DescribeScan(const RuntimeContext& context, const Node& node,
 // From the count operand where it is known, or the size of what it stacks.
 void DescribeLoop(const RuntimeContext& context, const Node& node,
                   RuntimeBodies* loop) {
-  const size_t carried = node.operands.size() < 2 ? 0 : node.operands.size() - 2;
+  const size_t carried =
+      node.operands.size() < 2 ? 0 : node.operands.size() - 2;
   loop->num_carried = static_cast<int32_t>(carried);
   if (node.results.size() > carried) {
     const std::optional<ConcreteShape> shape =

@@ -71,7 +71,8 @@ class Planner {
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       const int32_t value = step.outputs[i];
       const bool first = value == step.first_output;
-      if (block_.values[At(value)].is_output) {
+      if (block_.values[At(value)].is_output &&
+          options_.target == RuntimeTarget::kOnnxRuntime) {
         // A loop's body that hands a parameter through does not copy it.
         if (first && step.passes_through && !IsOwned(step.inputs[0])) {
           Share(value, step.inputs[0]);
@@ -124,18 +125,20 @@ class Planner {
   // reads stays to the end.
   void FindFrees() {
     std::vector<int32_t> last(block_.values.size(), -1);
+    const bool ideal = options_.target == RuntimeTarget::kIdeal;
     for (int32_t step : order_) {
       const RuntimeStep& s = block_.steps[At(step)];
+      if (ideal) {
+        for (int32_t v : s.outputs) last[At(plan_.buffer_of[At(v)])] = step;
+      }
       for (int32_t v : s.inputs) last[At(plan_.buffer_of[At(v)])] = step;
       for (int32_t v : s.captured) last[At(plan_.buffer_of[At(v)])] = step;
     }
+    for (int32_t v : block_.outputs) last[At(plan_.buffer_of[At(v)])] = -1;
     plan_.frees.resize(block_.steps.size());
     for (size_t i = 0; i < last.size(); ++i) {
       const auto value = static_cast<int32_t>(i);
-      if (last[i] < 0 || block_.values[i].is_output ||
-          !OwnsBuffer(block_, plan_, value)) {
-        continue;
-      }
+      if (last[i] < 0 || !OwnsBuffer(block_, plan_, value)) continue;
       plan_.frees[At(last[i])].push_back(value);
     }
   }
@@ -143,8 +146,9 @@ class Planner {
   const RuntimeBlock& block_;
   absl::Span<const int32_t> order_;
   const RuntimeOptions& options_;
-  std::vector<int32_t> uses_;               // by value; of buffers, of all in it
-  std::vector<std::vector<int32_t>> dead_;  // by class, the last one at the back
+  std::vector<int32_t> uses_;  // by value; of buffers, of all in it
+  std::vector<std::vector<int32_t>>
+      dead_;  // by class, the last one at the back
   BufferPlan plan_;
 };
 

@@ -16,11 +16,11 @@ namespace {
 using Kind = MemoryEvent::Kind;
 
 constexpr int64_t kPageBytes = 4096;
-// Larger sums say nothing any more; kept apart from overflow.
-constexpr int64_t kMostBytes = int64_t{1} << 56;
-// Regions lie this far apart, later ones lower, as the system maps them.
-constexpr int64_t kRegionDistance = int64_t{1} << 40;
-constexpr int64_t kMostRegions = 1 << 20;
+// Nothing is larger; sums of such sizes stay far from overflow.
+constexpr int64_t kMostBytes = int64_t{1} << 44;
+// Regions lie apart, later ones lower, as the system maps them.
+constexpr int64_t kRegionGap = int64_t{1} << 20;
+constexpr int64_t kHighestAddress = int64_t{1} << 61;
 
 int64_t RoundUp(int64_t bytes, int64_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -56,8 +56,10 @@ void Arena::Extend(int64_t size_bytes) {
   const int64_t region = next_region_bytes_;
   if (!grown) next_region_bytes_ = std::min(2 * region, kMostBytes);
   region_bytes_ = SaturatingAdd(region_bytes_, region);
-  ++num_regions_;
-  AddFree((kMostRegions - num_regions_) * kRegionDistance, region);
+  const int64_t step = region + kRegionGap;
+  if (lowest_address_ < step) lowest_address_ = kHighestAddress;
+  lowest_address_ -= step;
+  AddFree(lowest_address_, region);
 }
 
 void Arena::AddFree(int64_t address, int64_t size_bytes) {
@@ -88,7 +90,7 @@ void Arena::Free(int64_t address) {
   auto it = chunks_.find(address);
   if (it == chunks_.end()) return;
   int64_t size = it->second.size_bytes;
-  // Neighbours in one region only: others are far away.
+  // Neighbours in one region only: regions do not touch.
   const auto next = std::next(it);
   if (next != chunks_.end() && next->second.free &&
       next->first == address + size) {
@@ -114,16 +116,16 @@ void MemorySimulator::Allocate(const MemoryEvent& event) {
   if (allocations_.size() <= id) allocations_.resize(id + 1);
   Allocation& allocation = allocations_[id];
   allocation = {};
-  const int64_t size = std::min(event.size_bytes, kMostBytes / 2);
+  const int64_t size = std::min(event.size_bytes, kMostBytes);
   if (use_arena_ && event.kind != Kind::kAllocateMalloc) {
     const int64_t before = arena_.region_bytes();
     allocation.address = arena_.Allocate(size);
-    resident_bytes_ = SaturatingAdd(
-        resident_bytes_,
-        (arena_.region_bytes() - before) / ort::kRegionTableDivisor);
+    resident_bytes_ =
+        SaturatingAdd(resident_bytes_, (arena_.region_bytes() - before) /
+                                           ort::kRegionTableDivisor);
     if (event.kind == Kind::kAllocate) {
-      resident_bytes_ =
-          SaturatingAdd(resident_bytes_, pages_.Touch(allocation.address, size));
+      resident_bytes_ = SaturatingAdd(resident_bytes_,
+                                      pages_.Touch(allocation.address, size));
     }
   } else if (event.kind != Kind::kAllocateBlock) {
     allocation.resident_bytes = size;
@@ -153,7 +155,7 @@ int64_t MemorySimulator::Run(absl::Span<const MemoryEvent> events,
         break;
       case Kind::kTouch: {
         Allocation& block = allocations_[id];
-        const int64_t size = std::min(event.size_bytes, kMostBytes / 2);
+        const int64_t size = std::min(event.size_bytes, kMostBytes);
         const int64_t added =
             block.address >= 0
                 ? pages_.Touch(block.address + event.offset_bytes, size)

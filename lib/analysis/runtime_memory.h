@@ -48,7 +48,7 @@ class Arena {
 
   int64_t next_region_bytes_ = 0;
   int64_t region_bytes_ = 0;
-  int64_t num_regions_ = 0;
+  int64_t lowest_address_ = 0;                  // of a region
   std::map<int64_t, Chunk> chunks_;             // by address
   std::set<std::pair<int64_t, int64_t>> free_;  // size, address
 };

@@ -12,7 +12,7 @@
 #include "analysis/ort_facts.h"
 #include "analysis/runtime_memory.h"
 #include "analysis/runtime_trace.h"
-#include "onnx_memopt/analysis/timeline.h"
+#include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
@@ -71,6 +71,11 @@ absl::StatusOr<int64_t> PredictBarePeak(const ir::Graph& graph,
                                         AnalysisManager& analyses,
                                         const RuntimeOptions& options) {
   const RuntimeOptions normalized = Normalized(options);
+  if (normalized.target == RuntimeTarget::kIdeal) {
+    ASSIGN_OR_RETURN(const MemoryProfile* profile,
+                     analyses.Get<MemoryProfile>());
+    return profile->main().peak_bytes;
+  }
   ASSIGN_OR_RETURN(
       const RuntimeBlock block,
       BuildRuntimeBlock(graph, analyses, ir::kMainBlock, normalized));
@@ -111,8 +116,12 @@ absl::StatusOr<RuntimePrediction> PredictRuntime(
     out.peak_steady_bytes = simulator.Run(first);
   }
   out.arena_bytes = simulator.region_bytes();
-  if (normalized.target == RuntimeTarget::kOnnxRuntime &&
-      !out.order.empty()) {
+  if (normalized.target == RuntimeTarget::kIdeal) {
+    // The planner above has the runtime's rules for what may share a buffer.
+    ASSIGN_OR_RETURN(const MemoryProfile* profile,
+                     analyses.Get<MemoryProfile>());
+    out.peak_first_bytes = out.peak_steady_bytes = profile->main().peak_bytes;
+  } else if (!out.order.empty()) {
     out.peak_first_bytes =
         SaturatingAdd(out.peak_first_bytes, ort::kFirstRunBytes);
     out.peak_steady_bytes =
@@ -134,16 +143,15 @@ absl::StatusOr<std::vector<MemoryEvent>> TraceFirstRun(
 absl::StatusOr<RuntimeModel> RuntimeModel::Compute(const ir::Graph& graph,
                                                    AnalysisManager& analyses) {
   RuntimeModel model;
-  ASSIGN_OR_RETURN(model.ideal_,
-                   PredictRuntime(graph, analyses,
-                                  {.target = RuntimeTarget::kIdeal}));
+  ASSIGN_OR_RETURN(
+      model.ideal_,
+      PredictRuntime(graph, analyses, {.target = RuntimeTarget::kIdeal}));
   ASSIGN_OR_RETURN(model.bare_, PredictRuntime(graph, analyses, Bare()));
   ASSIGN_OR_RETURN(model.stock_, PredictRuntime(graph, analyses, {}));
-  ASSIGN_OR_RETURN(
-      const RuntimePrediction by_priority,
-      PredictRuntime(
-          graph, analyses,
-          Bare({.execution_order = ExecutionOrder::kPriorityBased})));
+  ASSIGN_OR_RETURN(const RuntimePrediction by_priority,
+                   PredictRuntime(graph, analyses,
+                                  Bare({.execution_order =
+                                            ExecutionOrder::kPriorityBased})));
   model.priority_order_ = by_priority.order;
   return model;
 }
@@ -151,7 +159,8 @@ absl::StatusOr<RuntimeModel> RuntimeModel::Compute(const ir::Graph& graph,
 void RuntimeModel::Print(const ir::Graph& graph, std::string* out) const {
   const auto line = [&](absl::string_view name, const RuntimePrediction& p) {
     absl::StrAppend(out, name, ": first ", p.peak_first_bytes, ", steady ",
-                    p.peak_steady_bytes, " bytes", p.complete ? "" : " (incomplete)", "\n");
+                    p.peak_steady_bytes, " bytes",
+                    p.complete ? "" : " (incomplete)", "\n");
   };
   absl::StrAppend(out, "ONNX Runtime ", ort::kVersion, ", 1 thread\n");
   line("ideal", ideal_);
@@ -162,11 +171,11 @@ void RuntimeModel::Print(const ir::Graph& graph, std::string* out) const {
                   stock_.mapped_weight_bytes, " bytes\n");
   if (bare_.peak_node != ir::kNoNode) {
     absl::StrAppend(out, "bare peak at step ", bare_.peak_step, " ",
-                    Printable(graph.DisplayName(bare_.peak_node)),
-                    ", scratch ", bare_.scratch_at_peak_bytes, " bytes\n");
+                    Printable(graph.DisplayName(bare_.peak_node)), ", scratch ",
+                    bare_.scratch_at_peak_bytes, " bytes\n");
     for (const LiveBuffer& buffer : bare_.at_peak) {
-      absl::StrAppend(out, "  ", Printable(graph.value(buffer.value).name),
-                      " ", buffer.size_bytes, "\n");
+      absl::StrAppend(out, "  ", Printable(graph.value(buffer.value).name), " ",
+                      buffer.size_bytes, "\n");
     }
   }
   const auto order = [&](absl::string_view name,

@@ -21,8 +21,8 @@ namespace {
 using Kind = MemoryEvent::Kind;
 
 // More iterations do not raise a peak but by what they stack, which is counted
-// in full.
-constexpr int64_t kMaxTracedTrips = 32;
+// in full. Of loops in loops fewer are traced, so that the trace stays short.
+constexpr int64_t kMaxTracedTrips[] = {32, 3, 1};
 constexpr int32_t kNone = -1;
 
 size_t At(int32_t index) { return static_cast<size_t>(index); }
@@ -47,8 +47,7 @@ class Tracer {
                 .given = given,
                 .allocation = std::vector<int32_t>(block.values.size(), kNone)};
     if (warm && plan.use_pattern && plan.pattern.block_bytes > 0) {
-      frame.pattern_block =
-          Add(Kind::kAllocateBlock, plan.pattern.block_bytes);
+      frame.pattern_block = Add(Kind::kAllocateBlock, plan.pattern.block_bytes);
     }
     for (size_t i = 0; i < plan.order.size(); ++i) {
       if (is_main) position_ = static_cast<int32_t>(i);
@@ -126,6 +125,10 @@ class Tracer {
     frame->allocation[At(value)] = Add(Kind::kAllocate, v.size_bytes);
   }
 
+  void AllocateOutputs(Frame* frame, const RuntimeStep& step) {
+    for (int32_t value : step.outputs) AllocateOutput(frame, value);
+  }
+
   void RunStep(Frame* frame, size_t index,
                const std::vector<FramePlan>& bodies) {
     const RuntimeStep& step = frame->block.steps[index];
@@ -140,13 +143,16 @@ class Tracer {
           return RunScan(frame, step, bodies);
       }
     }
-    for (int32_t value : step.outputs) AllocateOutput(frame, value);
-    const auto first = static_cast<int32_t>(next_id_);
+    if (!step.scratch_first) AllocateOutputs(frame, step);
+    std::vector<int32_t> scratch;
     for (int64_t bytes : step.scratch_bytes) {
-      if (bytes > 0) Add(Kind::kAllocate, bytes);
+      if (bytes > 0) scratch.push_back(Add(Kind::kAllocate, bytes));
     }
-    if (step.malloc_bytes > 0) Add(Kind::kAllocateMalloc, step.malloc_bytes);
-    for (int32_t id = next_id_ - 1; id >= first; --id) Free(id);
+    if (step.malloc_bytes > 0) {
+      scratch.push_back(Add(Kind::kAllocateMalloc, step.malloc_bytes));
+    }
+    if (step.scratch_first) AllocateOutputs(frame, step);
+    for (size_t i = scratch.size(); i > 0; --i) Free(scratch[i - 1]);
   }
 
   // Of both branches the one that takes more.
@@ -171,22 +177,24 @@ class Tracer {
   void RunLoop(Frame* frame, const RuntimeStep& step,
                const std::vector<FramePlan>& bodies) {
     const RuntimeBodies& loop = *step.bodies;
-    const int64_t trips = std::min(loop.trip_count, kMaxTracedTrips);
+    const int64_t trips = TracedTrips(loop.trip_count);
     std::vector<int32_t> fed;  // what the iteration gets from the last one
     std::vector<int32_t> carried;
     std::vector<int32_t> kept;
     const size_t num_carried = At(loop.num_carried) + 1;  // and the condition
+    ++depth_;
     for (int64_t trip = 0; trip < trips; ++trip) {
       for (int32_t id : fed) Free(id);
       fed = std::move(carried);
       carried.clear();
-      const std::vector<int32_t> outputs = Run(
-          loop.blocks[0], bodies[0], IsWarm(bodies[0]), /*given=*/false,
-          /*is_main=*/false);
+      const std::vector<int32_t> outputs =
+          Run(loop.blocks[0], bodies[0], IsWarm(bodies[0]), /*given=*/false,
+              /*is_main=*/false);
       for (size_t i = 0; i < outputs.size(); ++i) {
         (i < num_carried ? carried : kept).push_back(outputs[i]);
       }
     }
+    --depth_;
     // What the iterations that were left out stack.
     for (size_t i = num_carried; i < loop.blocks[0].outputs.size(); ++i) {
       const auto value = At(loop.blocks[0].outputs[i]);
@@ -229,13 +237,19 @@ class Tracer {
         if (bytes > 0) temporary.push_back(Add(Kind::kAllocate, bytes));
       }
     }
-    const int64_t trips = std::min(scan.trip_count, kMaxTracedTrips);
+    const int64_t trips = TracedTrips(scan.trip_count);
+    ++depth_;
     for (int64_t trip = 0; trip < trips; ++trip) {
       Run(body, bodies[0], IsWarm(bodies[0]), /*given=*/true,
           /*is_main=*/false);
     }
+    --depth_;
     for (int32_t value : late) AllocateOutput(frame, value);
     for (int32_t id : temporary) Free(id);
+  }
+
+  int64_t TracedTrips(int64_t trip_count) const {
+    return std::min(trip_count, kMaxTracedTrips[std::min<size_t>(depth_, 2)]);
   }
 
   // A body's pattern is known after its first iteration.
@@ -251,6 +265,7 @@ class Tracer {
   std::vector<const FramePlan*> seen_;
   int32_t next_id_ = 0;
   int32_t position_ = -1;
+  size_t depth_ = 0;  // of loops
 };
 
 }  // namespace

@@ -284,7 +284,11 @@ inline constexpr OpInfo kContribRows[] = {
         .Flops(flops::Zero)
         .Shape(shape_rules::NchwcReorderOutput)
         .Gradient(kNone),
-    Nchwc("Upsample").Moderate().Flops(flops::Interpolation).Gradient(kNone),
+    Nchwc("Upsample")
+        .Moderate()
+        .Flops(flops::Interpolation)
+        .Shape(shape_rules::NchwcUpsample)
+        .Gradient(kNone),
 };
 
 }  // namespace onnx_memopt::ir::op_table

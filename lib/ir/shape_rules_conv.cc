@@ -173,4 +173,18 @@ bool NchwcReorderOutput(ShapeContext& c) {
   return Complete(c);
 }
 
+bool NchwcUpsample(ShapeContext& c) {
+  const Shape* x = c.shape(0);
+  const std::vector<int64_t>* scales = IntsAttribute(c.node, "scales");
+  std::optional<Shape> result;
+  if (x != nullptr && scales != nullptr && scales->size() == x->size()) {
+    result = *x;
+    for (size_t i = 0; i < x->size(); ++i) {
+      (*result)[i] = Times((*x)[i], Dim((*scales)[i]));
+    }
+  }
+  SetResult(c, 0, ElementOf(c, 0), std::move(result));
+  return Complete(c);
+}
+
 }  // namespace onnx_memopt::ir::shape_rules

@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "onnx-memopt-opt/predict.h"
 #include "onnx_memopt/analysis/aliases.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
 #include "onnx_memopt/analysis/cost.h"
@@ -37,7 +38,6 @@
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/pass/pipeline.h"
 #include "onnx_memopt/support/status_macros.h"
-#include "onnx-memopt-opt/predict.h"
 #include "registry.h"
 
 namespace onnx_memopt {
@@ -146,8 +146,7 @@ absl::Status Run(const Arguments& arguments) {
     std::cout << text;
   }
   for (const std::string& wanted : arguments.predict) {
-    ASSIGN_OR_RETURN(const std::string json,
-                     Predict(graph, analyses, wanted));
+    ASSIGN_OR_RETURN(const std::string json, Predict(graph, analyses, wanted));
     std::cout << json << "\n";
   }
   if (arguments.output.empty()) return absl::OkStatus();

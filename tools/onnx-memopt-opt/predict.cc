@@ -55,8 +55,8 @@ absl::Status Set(const std::string& key, const std::string& value,
     return absl::OkStatus();
   }
   if (key == "target" && (value == "ideal" || value == "onnxruntime")) {
-    options->target = value == "ideal" ? RuntimeTarget::kIdeal
-                                       : RuntimeTarget::kOnnxRuntime;
+    options->target =
+        value == "ideal" ? RuntimeTarget::kIdeal : RuntimeTarget::kOnnxRuntime;
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
@@ -66,7 +66,8 @@ absl::Status Set(const std::string& key, const std::string& value,
       key, value.empty() ? "" : "=", value, "\""));
 }
 
-// "+bytes" and "-bytes", each with the node of the main graph.
+// "+bytes" and "-bytes", each with the node of the main graph, and a number
+// that an allocation and its end have in common.
 absl::StatusOr<nlohmann::ordered_json> Trace(
     const ir::Graph& graph, analysis::AnalysisManager& analyses,
     const RuntimeOptions& options, const std::vector<ir::NodeId>& order) {
@@ -81,7 +82,8 @@ absl::StatusOr<nlohmann::ordered_json> Trace(
     if (!frees) sizes[event.id] = event.size_bytes;
     const auto at = static_cast<size_t>(event.position);
     json.push_back({absl::StrCat(frees ? "-" : "+", sizes[event.id]),
-                    event.position < 0 ? "" : graph.DisplayName(order[at])});
+                    event.position < 0 ? "" : graph.DisplayName(order[at]),
+                    event.id});
   }
   return json;
 }

@@ -2,7 +2,7 @@
 // which tensors share a buffer, when buffers are freed, and how much memory the
 // process takes for it. docs/runtime_model.md has the rules and their evidence.
 //
-// Targets: `ideal` (the file's order, no reuse but in place, no scratch) and
+// Targets: `ideal` (MemoryProfile: pure liveness in the file's order) and
 // `onnxruntime` (the CPU provider of the version in lib/analysis/ort_facts.h).
 //
 //   ASSIGN_OR_RETURN(RuntimePrediction now,
@@ -111,6 +111,7 @@ struct RuntimeStep {
   // allocator, and from malloc.
   llvm::SmallVector<int64_t, 1> scratch_bytes;
   int64_t scratch_total_bytes = 0;
+  bool scratch_first = false;  // it is asked for before the outputs
   int64_t malloc_bytes = 0;
   // Pages of mapped weights that this step is the first to touch.
   int64_t mapped_bytes = 0;

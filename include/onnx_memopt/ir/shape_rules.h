@@ -133,6 +133,7 @@ bool SkipLayerNormalization(ShapeContext& c);
 // com.microsoft.nchwc
 bool NchwcReorderInput(ShapeContext& c);
 bool NchwcReorderOutput(ShapeContext& c);
+bool NchwcUpsample(ShapeContext& c);
 
 }  // namespace shape_rules
 

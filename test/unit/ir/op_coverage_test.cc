@@ -159,6 +159,9 @@ constexpr NamedShapeRule kShapeRules[] = {
     SHAPE_RULE(Attention),
     SHAPE_RULE(FusedMatMul),
     SHAPE_RULE(SkipLayerNormalization),
+    SHAPE_RULE(NchwcReorderInput),
+    SHAPE_RULE(NchwcReorderOutput),
+    SHAPE_RULE(NchwcUpsample),
 };
 #undef SHAPE_RULE
 

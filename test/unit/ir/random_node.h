@@ -100,6 +100,9 @@ inline const std::vector<NamedRule>& AllRules() {
       {"SkipLayerNormalization",
        rules::SkipLayerNormalization,
        {"SkipLayerNormalization"}},
+      {"NchwcReorderInput", rules::NchwcReorderInput, {"ReorderInput"}},
+      {"NchwcReorderOutput", rules::NchwcReorderOutput, {"ReorderOutput"}},
+      {"NchwcUpsample", rules::NchwcUpsample, {"Upsample"}},
   };
   return all;
 }

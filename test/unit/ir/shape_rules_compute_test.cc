@@ -158,6 +158,33 @@ TEST(ConvTest, Transposed) {
             "float[b, 3, 3*h]");
 }
 
+TEST(NchwcTest, ChannelsFillBlocks) {
+  const auto in = [](absl::string_view x) {
+    return Rule(NchwcReorderInput, "ReorderInput").In(x);
+  };
+  EXPECT_EQ(in("float[b, 32, 7, 9]").Types(), "float[b, 32, 7, 9]");
+  // 24 or 32, as the blocks of the machine are.
+  EXPECT_EQ(in("float[b, 24, 7, 9]").Types(), "float[b, ?, 7, 9]");
+  // 16 with either size.
+  EXPECT_EQ(in("float[b, 9, 7, 9]").Types(), "float[b, 16, 7, 9]");
+  EXPECT_EQ(in("float[b, 7, 9, 48]").Attr("channels_last", 1).Types(),
+            "float[b, 48, 7, 9]");
+  const auto out = [](absl::string_view x) {
+    return Rule(NchwcReorderOutput, "ReorderOutput").In(x).Attr("channels", 30);
+  };
+  EXPECT_EQ(out("float[b, 32, 7, h]").Types(), "float[b, 30, 7, h]");
+  EXPECT_EQ(out("float[b, 32, 7, h]").Attr("channels_last", 1).Types(),
+            "float[b, 7, h, 30]");
+}
+
+TEST(NchwcTest, Upsample) {
+  EXPECT_EQ(Rule(NchwcUpsample, "Upsample")
+                .In("float[b, 16, 7, h]")
+                .List("scales", {1, 1, 2, 3})
+                .Types(),
+            "float[b, 16, 14, 3*h]");
+}
+
 TEST(PoolTest, Shapes) {
   const auto pool = [](absl::string_view x) {
     return Rule(Pool, "MaxPool").In(x);
