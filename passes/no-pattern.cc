@@ -1,35 +1,42 @@
-// no-pattern: keeps ONNX Runtime from holding a second block of the peak's size.
+// no-pattern: keeps ONNX Runtime from holding a second block of the peak's
+// size.
 //
 //     empty = SequenceEmpty()
 //     c     = Equal(SequenceLength(empty), 0)
-//     y     = If(c) then { SequenceLength(empty); all the nodes } else { never }
+//     y     = If(c) then { SequenceLength(empty); all the nodes } else { never
+//     }
 //
 // Why it saves memory: in its first run ONNX Runtime allocates tensor by tensor
 // from an arena that never shrinks; from then on it takes one more block, of
-// the size of that run's peak, and uses that alone (a "memory pattern"). A graph
-// that is fed anything but tensors is run without one, and the sequence is such
-// a feed for the branch. The condition is always true; that it depends on a
-// sequence keeps it from being folded. What the branch returns is written
+// the size of that run's peak, and uses that alone (a "memory pattern"). A
+// graph that is fed anything but tensors is run without one, and the sequence
+// is such a feed for the branch. The condition is always true; that it depends
+// on a sequence keeps it from being folded. What the branch returns is written
 // straight into the outputs. Where the main graph has loops already (regions
-// that `split` made), their bodies are fed the sequence and the main graph stays
-// as it is: weights that are used two subgraphs deep are not laid out when the
-// model is loaded. Cost: microseconds a run. Refuses: outputs that are not
-// tensors of a number type or whose rank is unknown, inputs without a shape,
-// models before opset 11. Must not run after it: passes that look for work in
-// the main graph alone.
+// that `split` made), their bodies are fed the sequence and the main graph
+// stays as it is: weights that are used two subgraphs deep are not laid out
+// when the model is loaded. Cost: microseconds a run. Refuses: outputs that are
+// not tensors of a number type or whose rank is unknown, inputs without a
+// shape, models before opset 11. Must not run after it: passes that look for
+// work in the main graph alone.
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "llvm/ADT/DenseMap.h"
+#include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/pass/pass.h"
 #include "onnx_memopt/pass/pass_options.h"
 #include "onnx_memopt/rewrite/builder.h"
 #include "onnx_memopt/rewrite/outline.h"
 #include "onnx_memopt/support/format.h"
+#include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::passes {
 namespace {
@@ -80,14 +87,47 @@ class NoPattern final : public pass::Pass {
         return false;
       }
     }
+    Graph changed = graph.Clone();
     const std::vector<BlockId> bodies = Bodies(graph);
     if (!bodies.empty()) {
-      Probe(graph, bodies);
-      context.Remark(absl::StrCat(
-          "the bodies of ", bodies.size(), " subgraphs run without a memory "
-          "pattern"));
-      return true;
+      Probe(changed, bodies);
+    } else if (const absl::Status status = Wrap(changed); !status.ok()) {
+      context.Remark(absl::StrCat("left as it is: ", status.message()));
+      return false;
     }
+    ASSIGN_OR_RETURN(const int64_t before, SteadyPeak(graph));
+    ASSIGN_OR_RETURN(const int64_t after, SteadyPeak(changed));
+    if (static_cast<double>(after) > kWorth * static_cast<double>(before) ||
+        before - after < kMinGainBytes) {
+      return false;
+    }
+    graph = std::move(changed);
+    context.Remark(absl::StrCat(
+        bodies.empty()
+            ? "the graph runs as a subgraph"
+            : absl::StrCat("the bodies of ", bodies.size(), " subgraphs run"),
+        " without a memory pattern, steady state in ONNX Runtime ",
+        FormatBytes(before), " -> ", FormatBytes(after), " (predicted)"));
+    return true;
+  }
+
+ private:
+  // Less is within what a prediction is off.
+  static constexpr double kWorth = 0.97;
+  static constexpr int64_t kMinGainBytes = 256 << 10;
+  static constexpr int64_t kLargeConstantBytes = 64 << 10;
+
+  static absl::StatusOr<int64_t> SteadyPeak(const Graph& graph) {
+    analysis::AnalysisManager analyses(&graph);
+    const analysis::RuntimeOptions options{
+        .threads = 2, .mapped_weights = analysis::MappedWeights::kNone};
+    ASSIGN_OR_RETURN(const analysis::RuntimePrediction prediction,
+                     PredictRuntime(graph, analyses, options));
+    return prediction.peak_steady_bytes;
+  }
+
+  // kFailedPrecondition where it cannot be.
+  static absl::Status Wrap(Graph& graph) {
     // What the branch returns: outputs that nodes compute, each once.
     std::vector<ValueId> results;
     llvm::DenseMap<ValueId, bool> seen;
@@ -97,22 +137,19 @@ class NoPattern final : public pass::Pass {
       seen[result] = true;
       if (!value.type.is_tensor() || !value.type.shape.has_value() ||
           !CanFill(value.type.element)) {
-        context.Remark(absl::StrCat("left as it is: output \"",
-                                    Printable(value.name), "\" is ",
-                                    ToString(value.type)));
-        return false;
+        return absl::FailedPreconditionError(
+            absl::StrCat("output \"", Printable(value.name), "\" is ",
+                         ToString(value.type)));
       }
       results.push_back(result);
     }
-    if (results.empty()) return false;
+    if (results.empty()) {
+      return absl::FailedPreconditionError("no node computes an output");
+    }
     Wrap(graph, results);
-    context.Remark(
-        "the graph runs as a subgraph, where ONNX Runtime does not hold a "
-        "second block of its peak's size from the second run on");
-    return true;
+    return absl::OkStatus();
   }
 
- private:
   // Subgraphs of the main graph, at any depth.
   static std::vector<BlockId> Bodies(const Graph& graph) {
     std::vector<BlockId> bodies;
@@ -160,7 +197,7 @@ class NoPattern final : public pass::Pass {
 
   static void Wrap(Graph& graph, const std::vector<ValueId>& results) {
     rewrite::Builder builder(&graph);
-    const std::vector<NodeId> nodes = graph.block(ir::kMainBlock).nodes;
+    const auto [constants, nodes] = SplitOffConstants(graph);
     const Type scalar = Type::Tensor(ElementType::kInt64, ir::Shape{});
     const ValueId empty = builder.Op(ir::kMainBlock, "SequenceEmpty", {},
                                      EmptySequence(), "no_pattern");
@@ -203,9 +240,70 @@ class NoPattern final : public pass::Pass {
       graph.mutable_block(body).results.push_back(inner[result]);
       Fill(builder, never, graph.value(result).type);
     }
-    graph.mutable_block(ir::kMainBlock).nodes = {
-        graph.value(empty).producer, graph.value(length).producer,
-        graph.value(condition).producer, branch};
+    std::vector<NodeId>& main = graph.mutable_block(ir::kMainBlock).nodes;
+    main = constants;
+    for (NodeId node :
+         {graph.value(empty).producer, graph.value(length).producer,
+          graph.value(condition).producer, branch}) {
+      main.push_back(node);
+    }
+  }
+
+  // Nodes that compute a large tensor from weights alone, with what they read,
+  // and all others. The runtime folds the former when it loads the model; what
+  // it folds in a subgraph it holds twice.
+  static std::pair<std::vector<NodeId>, std::vector<NodeId>> SplitOffConstants(
+      const Graph& graph) {
+    const ir::Block& main = graph.block(ir::kMainBlock);
+    llvm::DenseMap<ValueId, bool> constant;
+    for (ValueId id : main.initializers) {
+      constant[id] = !graph.value(id).overridable;
+    }
+    const auto is_constant = [&](ValueId id) {
+      const auto it = constant.find(id);
+      return id == ir::kNoValue || (it != constant.end() && it->second);
+    };
+    for (NodeId id : main.nodes) {
+      const ir::Node& node = graph.node(id);
+      if (!node.blocks.empty() || node.is_call || node.info->random ||
+          !std::all_of(node.operands.begin(), node.operands.end(),
+                       is_constant)) {
+        continue;
+      }
+      for (ValueId result : node.results) {
+        if (result != ir::kNoValue) constant[result] = true;
+      }
+    }
+    // An output has to come from the branch.
+    for (ValueId result : main.results) constant[result] = false;
+
+    llvm::DenseMap<ValueId, bool> wanted;
+    std::pair<std::vector<NodeId>, std::vector<NodeId>> nodes;
+    for (auto it = main.nodes.rbegin(); it != main.nodes.rend(); ++it) {
+      const ir::Node& node = graph.node(*it);
+      bool all_constant = !node.results.empty();
+      bool stays = false;
+      for (ValueId result : node.results) {
+        if (result == ir::kNoValue) continue;
+        all_constant = all_constant && is_constant(result);
+        const std::optional<ir::Dim> bytes =
+            SizeBytes(graph.value(result).type);
+        stays = stays || wanted.contains(result) ||
+                (bytes && bytes->is_constant() &&
+                 bytes->constant() > kLargeConstantBytes);
+      }
+      if (!all_constant || !stays) {
+        nodes.second.push_back(*it);
+        continue;
+      }
+      nodes.first.push_back(*it);
+      for (ValueId operand : node.operands) {
+        if (operand != ir::kNoValue) wanted[operand] = true;
+      }
+    }
+    std::reverse(nodes.first.begin(), nodes.first.end());
+    std::reverse(nodes.second.begin(), nodes.second.end());
+    return nodes;
   }
 
   // An empty tensor of this type and rank.

@@ -57,10 +57,26 @@ class Builder {
       if (graph_.node(out_.steps[i].node).blocks.empty()) continue;
       RETURN_IF_ERROR(AddBodies(context_, &out_, i));
     }
+    out_.keeps_pattern = IsFedTensors();
     return std::move(out_);
   }
 
  private:
+  // A graph that is fed anything else, what its nodes capture included, is run
+  // without a memory pattern; so is a model with an input that has no shape.
+  bool IsFedTensors() const {
+    return std::all_of(out_.values.begin(), out_.values.end(),
+                       [&](const RuntimeValue& v) {
+                         if (v.producer >= 0 || v.id == kNoValue) return true;
+                         const ir::Value& value = graph_.value(v.id);
+                         if (value.type.kind == ir::TypeKind::kUnknown)
+                           return true;
+                         return value.type.is_tensor() &&
+                                (value.kind != ir::ValueKind::kInput ||
+                                 value.type.shape.has_value());
+                       });
+  }
+
   // As the runtime numbers nodes: Constants are none, and the bodies of called
   // functions come after all others, a level of calls at a time.
   std::vector<NodeId> FileOrder(const Timeline& timeline) const {

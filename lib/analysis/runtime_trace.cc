@@ -274,8 +274,8 @@ FramePlan PlanFrame(const RuntimeBlock& block, const RuntimeOptions& options) {
   FramePlan plan;
   plan.order = RunOrder(block, options.execution_order);
   plan.buffers = PlanBuffers(block, plan.order, options);
-  plan.use_pattern = options.pattern;
-  if (options.pattern) {
+  plan.use_pattern = options.pattern && block.keeps_pattern;
+  if (plan.use_pattern) {
     plan.pattern = PlanPattern(block, plan.order, plan.buffers);
   }
   plan.bodies.resize(block.steps.size());

@@ -28,9 +28,9 @@ std::shared_ptr<const Contents> BindContents(
   const auto is_symbolic = [](const Element& element) {
     return element.integer.has_value() && !element.integer->is_constant();
   };
-  if (contents == nullptr || std::none_of(contents->elements.begin(),
-                                          contents->elements.end(),
-                                          is_symbolic)) {
+  if (contents == nullptr ||
+      std::none_of(contents->elements.begin(), contents->elements.end(),
+                   is_symbolic)) {
     return contents;
   }
   auto bound = std::make_shared<Contents>(*contents);
@@ -50,9 +50,8 @@ void Bind(const Bindings& sizes, Graph* graph) {
     BindType(sizes, &value.type);
     value.contents = BindContents(sizes, value.contents);
   }
-  std::erase_if(graph->symbols, [&](const std::string& name) {
-    return sizes.contains(name);
-  });
+  std::erase_if(graph->symbols,
+                [&](const std::string& name) { return sizes.contains(name); });
 }
 
 }  // namespace onnx_memopt::ir

@@ -13,9 +13,27 @@ using ir::NodeId;
 using ir::SplitWay;
 using ir::ValueId;
 
+constexpr int64_t kSmallWeightBytes = 64 << 10;
+
 bool IsUsable(const SplitWay& way) {
   return way.combine == ir::Combine::kNone && !way.windowed &&
          way.attributes.empty() && way.pads.empty();
+}
+
+// A part of a weight is not a weight: the runtime could not lay it out when the
+// model is loaded. Parts of scales and biases cost nothing.
+bool SplitsWeight(const ir::Graph& graph, const Node& node,
+                  const SplitWay& way) {
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    if (node.operands[i] == kNoValue || way.operands[i].axis < 0) continue;
+    const ir::Value& value = graph.value(node.operands[i]);
+    if (value.kind != ir::ValueKind::kInitializer) continue;
+    if (graph.weight(value.weight).size_bytes > kSmallWeightBytes ||
+        (i == 1 && node.info->recompute == ir::RecomputeCost::kExpensive)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 class Grower {
@@ -281,7 +299,9 @@ const std::vector<SplitWay>& BlockFlow::ways(int position) const {
     const Node& node = graph_.node(nodes_[static_cast<size_t>(position)]);
     if (!node.is_call && node.blocks.empty()) {
       *ways = SplitWays(graph_, nodes_[static_cast<size_t>(position)]);
-      std::erase_if(*ways, [](const SplitWay& way) { return !IsUsable(way); });
+      std::erase_if(*ways, [&](const SplitWay& way) {
+        return !IsUsable(way) || SplitsWeight(graph_, node, way);
+      });
     }
   }
   return *ways;

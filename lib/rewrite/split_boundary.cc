@@ -45,10 +45,9 @@ absl::StatusOr<SplitBoundary::Form> SplitBoundary::FormOf(
         absl::StrCat("a part has ", part.ToString(), " elements"));
   }
   const Shape& shape = *type.shape;
-  const bool leading_ones =
-      std::all_of(shape.begin(), shape.begin() + axis, [](const auto& dim) {
-        return dim.has_value() && *dim == Dim(1);
-      });
+  const bool leading_ones = std::all_of(
+      shape.begin(), shape.begin() + axis,
+      [](const auto& dim) { return dim.has_value() && *dim == Dim(1); });
   if (!leading_ones) return Form::kSliced;
   if (part == Dim(1)) return Form::kItem;
   return AllConstant(shape) && parts_.is_constant() ? Form::kStacked
@@ -101,15 +100,14 @@ absl::StatusOr<ValueId> SplitBoundary::Input(ValueId whole, int axis) {
       const Shape item(type.shape->begin() + axis + 1, type.shape->end());
       ValueId source = whole;
       if (axis > 0) {
-        source = Unsqueeze(
-            &before_, outer_, whole, axis,
-            WithShape(type, Shape(type.shape->begin() + axis,
-                                  type.shape->end())),
-            /*squeeze=*/true);
+        source = Unsqueeze(&before_, outer_, whole, axis,
+                           WithShape(type, Shape(type.shape->begin() + axis,
+                                                 type.shape->end())),
+                           /*squeeze=*/true);
       }
-      const ValueId param =
-          builder_.Value(body_, WithShape(type, item),
-                         absl::StrCat(name, "/item"), ir::ValueKind::kBlockParam);
+      const ValueId param = builder_.Value(body_, WithShape(type, item),
+                                           absl::StrCat(name, "/item"),
+                                           ir::ValueKind::kBlockParam);
       operands_.push_back(source);
       params_.push_back(param);
       return Unsqueeze(&body_begin_, body_, param, axis + 1, part_type,
@@ -160,9 +158,9 @@ absl::StatusOr<ValueId> SplitBoundary::Start(ValueId whole, int axis,
     all = builder_.Int64Column(outer_, "split/starts", numbers);
   } else {
     // 0, part, 2 * part, ... below the extent of the axis.
-    const Type list = Type::Tensor(ir::ElementType::kInt64,
-                                   Shape{Dim(static_cast<int64_t>(
-                                       graph.value(whole).type.shape->size()))});
+    const Type list = Type::Tensor(
+        ir::ElementType::kInt64, Shape{Dim(static_cast<int64_t>(
+                                     graph.value(whole).type.shape->size()))});
     const Type scalar = Type::Tensor(ir::ElementType::kInt64, Shape{});
     const ValueId shape =
         Add(&before_, outer_, "Shape", {whole}, list, "split/shape");
@@ -175,8 +173,8 @@ absl::StatusOr<ValueId> SplitBoundary::Start(ValueId whole, int axis,
         &before_, outer_, "Range", {zero, extent, step},
         Type::Tensor(ir::ElementType::kInt64, Shape{parts_}), "split/range");
     const ValueId rows = builder_.Int64s(outer_, "split/column", {-1, 1});
-    all = Add(&before_, outer_, "Reshape", {range, rows}, column,
-              "split/starts");
+    all =
+        Add(&before_, outer_, "Reshape", {range, rows}, column, "split/starts");
   }
   operands_.push_back(all);
   params_.push_back(builder_.Value(
@@ -267,10 +265,10 @@ absl::Status SplitBoundary::Output(ValueId part, ValueId whole, int axis) {
       squeezed = Add(&body_end_, body_, "Squeeze", {part},
                      WithShape(type, item), name, {{"axes", axes}});
     } else {
-      squeezed = Add(
-          &body_end_, body_, "Squeeze",
-          {part, builder_.Int64s(body_, absl::StrCat(name, "/axes"), axes)},
-          WithShape(type, item), name);
+      squeezed =
+          Add(&body_end_, body_, "Squeeze",
+              {part, builder_.Int64s(body_, absl::StrCat(name, "/axes"), axes)},
+              WithShape(type, item), name);
     }
     body_results_.push_back(squeezed);
     for (int i = axis + 1; i < rank; ++i) permutation.push_back(i);

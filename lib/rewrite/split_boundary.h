@@ -68,8 +68,7 @@ class SplitBoundary {
   ir::ValueId Unsqueeze(std::vector<ir::NodeId>* list, ir::BlockId block,
                         ir::ValueId value, int axes, const ir::Type& type,
                         bool squeeze);
-  absl::StatusOr<ir::ValueId> Start(ir::ValueId whole, int axis,
-                                    int64_t part);
+  absl::StatusOr<ir::ValueId> Start(ir::ValueId whole, int axis, int64_t part);
 
   Builder& builder_;
   ir::BlockId outer_;

@@ -70,9 +70,9 @@ class Splitter {
       for (size_t r = 0; r < node.results.size(); ++r) {
         if (node.results[r] == kNoValue) continue;
         if (split.way.result_axes[r] < 0) {
-          return absl::FailedPreconditionError(absl::StrCat(
-              "\"", Printable(graph_.value(node.results[r]).name),
-              "\" is not split"));
+          return absl::FailedPreconditionError(
+              absl::StrCat("\"", Printable(graph_.value(node.results[r]).name),
+                           "\" is not split"));
         }
         axis_[node.results[r]] = split.way.result_axes[r];
       }
@@ -182,8 +182,7 @@ class Splitter {
       if (way.operands[i].axis < 0) {
         if (own != inner_.end()) {
           return absl::FailedPreconditionError(
-              absl::StrCat("node \"",
-                           Printable(graph_.DisplayName(split.node)),
+              absl::StrCat("node \"", Printable(graph_.DisplayName(split.node)),
                            "\" needs all of \"",
                            Printable(graph_.value(operand).name), "\""));
         }
@@ -191,9 +190,9 @@ class Splitter {
       }
       if (own != inner_.end()) {
         if (axis_[operand] != way.operands[i].axis) {
-          return absl::FailedPreconditionError(absl::StrCat(
-              "\"", Printable(graph_.value(operand).name),
-              "\" is made along one axis and read along another"));
+          return absl::FailedPreconditionError(
+              absl::StrCat("\"", Printable(graph_.value(operand).name),
+                           "\" is made along one axis and read along another"));
         }
         use = own->second;
       } else {
@@ -229,8 +228,7 @@ class Splitter {
         if (node.results[r] == kNoValue) continue;
         const int axis = split.way.result_axes[r];
         it->second.push_back(
-            {edit.element,
-             *(*graph_.value(node.results[r]).type.shape)[axis]});
+            {edit.element, *(*graph_.value(node.results[r]).type.shape)[axis]});
         break;
       }
     }
@@ -288,8 +286,8 @@ class Splitter {
   NodeId scan_ = ir::kNoNode;
   BlockId body_ = ir::kNoBlock;
   llvm::DenseSet<NodeId> inside_;
-  llvm::DenseMap<ValueId, int> axis_;        // of what the region makes
-  llvm::DenseMap<ValueId, ValueId> inner_;   // of what the region makes
+  llvm::DenseMap<ValueId, int> axis_;       // of what the region makes
+  llvm::DenseMap<ValueId, ValueId> inner_;  // of what the region makes
   llvm::DenseMap<std::pair<ValueId, int>, ValueId> inputs_;
   std::vector<ValueId> outputs_;
   std::vector<NodeId> before_, between_, after_;

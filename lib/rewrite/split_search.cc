@@ -48,9 +48,9 @@ std::string SeedKey(const Graph& graph, NodeId id) {
   return key;
 }
 
-// The lower the better: bytes, but a wide region is worth more than a narrow one
-// of as many, since it is one loop instead of several, and what it holds can be
-// split again.
+// The lower the better: bytes, but a wide region is worth more than a narrow
+// one of as many, since it is one loop instead of several, and what it holds
+// can be split again.
 double Score(const SplitFound& found) {
   return static_cast<double>(found.after_bytes) /
          std::pow(static_cast<double>(found.plan.nodes.size()), kWidth);
@@ -126,23 +126,30 @@ class SplitSearch::Place {
   // Numbers of parts that divide every extent, from few to many.
   std::vector<Dim> PartCounts(const SplitPlan& plan) const {
     int64_t common = 0;
-    std::optional<Dim> symbolic;
+    std::vector<Dim> symbolic;
     for (const SplitNode& split : plan.nodes) {
       const std::optional<Dim> units =
           DivideExact(split.way.extent, split.way.grain);
       if (!units.has_value()) return {};
       if (units->is_constant()) {
         common = std::gcd(common, units->constant());
-      } else if (symbolic.has_value() && *symbolic != *units) {
-        return {};
-      } else {
-        symbolic = units;
+      } else if (std::find(symbolic.begin(), symbolic.end(), *units) ==
+                 symbolic.end()) {
+        symbolic.push_back(*units);
       }
     }
-    if (symbolic.has_value()) {
-      // A number that is not known can only be had one by one.
-      if (common != 0 || !KeepsRows(plan, *symbolic)) return {};
-      return {*symbolic};
+    if (!symbolic.empty()) {
+      // A number that is not known can only be had one by one: the items of the
+      // batch where others have [batch * seq] rows.
+      if (common != 0) return {};
+      for (const Dim& parts : symbolic) {
+        const bool divides_all = std::all_of(
+            symbolic.begin(), symbolic.end(), [&](const Dim& units) {
+              return DivideExact(units, parts).has_value();
+            });
+        if (divides_all && KeepsRows(plan, parts)) return {parts};
+      }
+      return {};
     }
     std::vector<Dim> counts;
     for (int64_t n = 2; n <= std::min(common, kMaxParts); ++n) {
@@ -159,11 +166,37 @@ class SplitSearch::Place {
     return counts;
   }
 
+  // ONNX Runtime runs a convolution together with the activation and the
+  // residual sum behind it; apart from it they would need tensors of their own.
+  bool CutsFusion(const SplitPlan& plan) const {
+    llvm::DenseSet<NodeId> inside;
+    for (const SplitNode& split : plan.nodes) inside.insert(split.node);
+    for (const SplitNode& split : plan.nodes) {
+      const ir::Node& node = graph_.node(split.node);
+      if (node.info->recompute != ir::RecomputeCost::kCheap) continue;
+      for (ValueId operand : node.operands) {
+        const int producer = flow_.producer(operand);
+        if (producer < 0 || inside.contains(flow_.node(producer))) continue;
+        if (graph_.node(flow_.node(producer)).op_type == "Conv" &&
+            flow_.users(operand).size() == 1) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
   // A runtime lays the weights of products out when it loads the model, for the
-  // main graph and its subgraphs; in subgraphs of those it does so in every run.
+  // main graph and its subgraphs; in subgraphs of those it does so in every
+  // run.
   bool ReadsLargeWeights(const SplitPlan& plan) const {
     for (const SplitNode& split : plan.nodes) {
-      for (ValueId operand : graph_.node(split.node).operands) {
+      const ir::Node& node = graph_.node(split.node);
+      // Blocked layouts of convolutions run over into what follows them.
+      if (node.op_type == "Conv" || node.op_type == "ConvTranspose") {
+        return true;
+      }
+      for (ValueId operand : node.operands) {
         if (operand != kNoValue &&
             graph_.value(operand).kind == ir::ValueKind::kInitializer &&
             Bytes(operand) > kLargeWeightBytes) {
@@ -256,7 +289,8 @@ class SplitSearch::Place {
     if (tried_ >= options_.max_candidates) return absl::OkStatus();
     std::optional<SplitPlan> plan = GrowRegion(flow_, seed, way, begin, end);
     if (!plan.has_value()) return absl::OkStatus();
-    if (flow_.block() != ir::kMainBlock && ReadsLargeWeights(*plan)) {
+    if (CutsFusion(*plan) ||
+        (flow_.block() != ir::kMainBlock && ReadsLargeWeights(*plan))) {
       return absl::OkStatus();
     }
     const std::vector<Dim> counts = PartCounts(*plan);
@@ -308,8 +342,7 @@ class SplitSearch::Place {
     const int first = flow_.position(plan.nodes.front().node);
     const int last = flow_.position(plan.nodes.back().node);
     for (int p = first; p <= last; ++p) {
-      found.before_bytes =
-          std::max(found.before_bytes, profile_.live_bytes[p]);
+      found.before_bytes = std::max(found.before_bytes, profile_.live_bytes[p]);
     }
     Graph changed = graph_.Clone();
     const absl::StatusOr<NodeId> scan = SplitRegion(changed, plan);
@@ -324,8 +357,7 @@ class SplitSearch::Place {
     const analysis::BlockProfile& after = profile->block(plan.block);
     const auto& nodes = changed.block(plan.block).nodes;
     // Nodes before the region and after it are where they were.
-    const size_t same_after =
-        static_cast<size_t>(flow_.size() - 1 - last);
+    const size_t same_after = static_cast<size_t>(flow_.size() - 1 - last);
     for (size_t p = static_cast<size_t>(first); p + same_after < nodes.size();
          ++p) {
       found.after_bytes = std::max(found.after_bytes, after.live_bytes[p]);
@@ -395,8 +427,8 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
     const NodeId node = nodes[static_cast<size_t>(here.peak_step)];
     BlockId next = ir::kNoBlock;
     for (BlockId block : graph.node(node).blocks) {
-      if (next == ir::kNoBlock || profile->block(block).peak_bytes >
-                                      profile->block(next).peak_bytes) {
+      if (next == ir::kNoBlock ||
+          profile->block(block).peak_bytes > profile->block(next).peak_bytes) {
         next = block;
       }
     }

@@ -132,6 +132,8 @@ struct RuntimeBlock {
   std::vector<RuntimeStep> steps;    // in the file's order
   std::vector<int32_t> outputs;      // values, in order; may repeat
   std::vector<ir::ValueId> unknown;  // values of unknown size
+  // False where something other than a tensor is fed: no memory pattern then.
+  bool keeps_pattern = true;
 };
 
 // What If, Loop and Scan run.
