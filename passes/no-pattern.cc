@@ -89,12 +89,15 @@ class NoPattern final : public pass::Pass {
     }
     Graph changed = graph.Clone();
     const std::vector<BlockId> bodies = Bodies(graph);
-    if (!bodies.empty()) {
-      Probe(changed, bodies);
-    } else if (const absl::Status status = Wrap(changed); !status.ok()) {
-      context.Remark(absl::StrCat("left as it is: ", status.message()));
-      return false;
+    const bool wraps = !HoldWeights(graph, bodies);
+    if (wraps) {
+      const absl::Status status = Wrap(changed);
+      if (!status.ok()) {
+        context.Remark(absl::StrCat("left as it is: ", status.message()));
+        return false;
+      }
     }
+    if (!bodies.empty()) Probe(changed, bodies);
     ASSIGN_OR_RETURN(const int64_t before, SteadyPeak(graph));
     ASSIGN_OR_RETURN(const int64_t after, SteadyPeak(changed));
     if (static_cast<double>(after) > kWorth * static_cast<double>(before) ||
@@ -169,6 +172,25 @@ class NoPattern final : public pass::Pass {
     return bodies;
   }
 
+  // Weights that a runtime lays out when it loads the model, unless they are
+  // read two subgraphs deep.
+  static bool HoldWeights(const Graph& graph,
+                          const std::vector<BlockId>& bodies) {
+    for (BlockId body : bodies) {
+      for (NodeId id : graph.block(body).nodes) {
+        const ir::Node& node = graph.node(id);
+        if (node.info->recompute != ir::RecomputeCost::kExpensive) continue;
+        for (ValueId operand : node.operands) {
+          if (operand != ir::kNoValue &&
+              graph.value(operand).kind == ir::ValueKind::kInitializer) {
+            return true;
+          }
+        }
+      }
+    }
+    return false;
+  }
+
   static Type EmptySequence() {
     Type sequence;
     sequence.kind = ir::TypeKind::kSequence;
@@ -186,6 +208,8 @@ class NoPattern final : public pass::Pass {
     nodes.insert(nodes.begin(), builder.graph().value(probe).producer);
   }
 
+  // The main graph may have the sequence of the branch above them already; one
+  // more costs nothing.
   static void Probe(Graph& graph, const std::vector<BlockId>& bodies) {
     rewrite::Builder builder(&graph);
     const ValueId empty = builder.Op(ir::kMainBlock, "SequenceEmpty", {},

@@ -166,6 +166,16 @@ class SplitSearch::Place {
     return counts;
   }
 
+  // Chains of cheap nodes are fused by runtimes: what a region of these alone
+  // would save is not there.
+  bool HasProduct(const SplitPlan& plan) const {
+    return std::any_of(plan.nodes.begin(), plan.nodes.end(),
+                       [&](const SplitNode& split) {
+                         return graph_.node(split.node).info->recompute ==
+                                ir::RecomputeCost::kExpensive;
+                       });
+  }
+
   // ONNX Runtime runs a convolution together with the activation and the
   // residual sum behind it; apart from it they would need tensors of their own.
   bool CutsFusion(const SplitPlan& plan) const {
@@ -289,7 +299,7 @@ class SplitSearch::Place {
     if (tried_ >= options_.max_candidates) return absl::OkStatus();
     std::optional<SplitPlan> plan = GrowRegion(flow_, seed, way, begin, end);
     if (!plan.has_value()) return absl::OkStatus();
-    if (CutsFusion(*plan) ||
+    if (!HasProduct(*plan) || CutsFusion(*plan) ||
         (flow_.block() != ir::kMainBlock && ReadsLargeWeights(*plan))) {
       return absl::OkStatus();
     }
