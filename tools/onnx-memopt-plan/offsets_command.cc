@@ -215,8 +215,7 @@ int RunOffsetsCommand(int argc, char** argv) {
   if (!status.ok()) return Fail(status);
   const std::chrono::duration<double> seconds =
       std::chrono::steady_clock::now() - start;
-  std::cout << ResultLine(arguments, *file, *solution, seconds.count()) << '
-'
+  std::cout << ResultLine(arguments, *file, *solution, seconds.count()) << '\n'
             << std::flush;
   const std::optional<int64_t>& capacity = arguments.options.capacity_bytes;
   return capacity && solution->plan.arena_bytes > *capacity ? kExitNotMet
