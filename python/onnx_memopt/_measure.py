@@ -14,13 +14,14 @@ first run: model, runtime and inputs are not part of it, outputs are.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import math
 import os
 import sys
 import time
 import zlib
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
 # By the name that ONNX Runtime gives a type: numpy's.
 DTYPES = {
@@ -69,6 +70,11 @@ def reset_peak() -> bool:
     return True
 
 
+def shape_text(shape: List[Any]) -> str:
+    """With names where sizes are not fixed: [batch, 3, ?]."""
+    return "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"
+
+
 def check_types(session: Any) -> None:
     for what, values in (("input", session.get_inputs()),
                          ("output", session.get_outputs())):
@@ -115,8 +121,9 @@ def check_inputs(session: Any, inputs: List[Dict[str, Any]]) -> None:
             for dim, size in zip(value.shape, given["shape"]))
         if value.type != given["type"] or not fits:
             raise Refused(
-                f"input \"{value.name}\" was {given['type']} "
-                f"{given['shape']} and is {value.type} {value.shape}",
+                f"input \"{value.name}\" was {given['type']} of shape "
+                f"{shape_text(given['shape'])} and is {value.type} of shape "
+                f"{shape_text(value.shape)}",
                 "different")
 
 
@@ -162,7 +169,19 @@ def save_outputs(outputs: List[Any], folder: str) -> List[Dict[str, Any]]:
     return saved
 
 
-def make_session(ort: Any, spec: Dict[str, Any]) -> Any:
+def read_text_form(path: str) -> Union[str, bytes]:
+    """What to load: the text form is ONNX's, and the runtime does not read it.
+    """
+    if not path.endswith(".onnxtxt"):
+        return path
+    parser = importlib.import_module("onnx.parser")
+    with open(path, encoding="utf-8") as file:
+        model: bytes = parser.parse_model(file.read()).SerializeToString()
+    return model
+
+
+def make_session(ort: Any, spec: Dict[str, Any],
+                 model: Union[str, bytes]) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = spec["threads"]
@@ -171,31 +190,26 @@ def make_session(ort: Any, spec: Dict[str, Any]) -> Any:
     if spec["options"] == "bare":
         options.enable_cpu_mem_arena = False
         options.enable_mem_pattern = False
-    model: Any = spec["model"]
-    if model.endswith(".onnxtxt"):
-        # The text form is ONNX's, and the runtime does not read it.
-        import onnx.parser
-        with open(model, encoding="utf-8") as file:
-            text = file.read()
+    if isinstance(model, bytes):
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path",
-            os.path.dirname(os.path.abspath(model)))
-        model = onnx.parser.parse_model(text).SerializeToString()
+            os.path.dirname(os.path.abspath(spec["model"])))
     return ort.InferenceSession(model, options,
                                 providers=["CPUExecutionProvider"])
 
 
 def measure(spec: Dict[str, Any]) -> Dict[str, Any]:
     try:
-        import onnxruntime as ort
+        ort = importlib.import_module("onnxruntime")
     except ImportError as error:
         raise Refused("cannot be run without the Python package onnxruntime "
                       f"({error})") from error
     ort.set_seed(spec["seed"])
+    model = read_text_form(spec["model"])
     gc.collect()
     before_loading = resident_bytes("VmRSS")
     start = time.perf_counter()
-    session = make_session(ort, spec)
+    session = make_session(ort, spec, model)
     load_seconds = time.perf_counter() - start
     gc.collect()
     loaded = resident_bytes("VmRSS")
@@ -211,7 +225,8 @@ def measure(spec: Dict[str, Any]) -> Dict[str, Any]:
              for i in inputs if i["name"] in mine}
 
     base = resident_bytes("VmRSS")
-    runs, outputs = [], []
+    runs: List[Dict[str, Any]] = []
+    outputs: List[Any] = []
     for _ in range(spec["runs"]):
         outputs = []  # The last run's are not part of this one's peak.
         can_measure = reset_peak()

@@ -150,6 +150,10 @@ def _fail(message: str, code: int) -> int:
 
 def _run(argv: Optional[List[str]]) -> int:
     arguments = _parser().parse_args(argv)
+    if arguments.json not in (None, "-"):
+        folder = os.path.dirname(os.path.abspath(arguments.json))
+        if not os.path.isdir(folder):  # Said before the minutes of a run.
+            raise VerifyError(arguments.json, "no such folder")
     result = verify(arguments.before, arguments.after,
                     dims=_dims(arguments.dim), tolerance=arguments.tolerance,
                     threads=arguments.threads, runs=arguments.runs,

@@ -207,7 +207,8 @@ class VerifyResult:
     @property
     def equal(self) -> bool:
         """The same outputs within the tolerance."""
-        return not self.differences and self.max_relative_error <= self.tolerance
+        return (not self.differences and
+                self.max_relative_error <= self.tolerance)
 
     def to_dict(self) -> Dict[str, Any]:
         """What --json writes; docs/verify.md describes it."""
@@ -247,7 +248,8 @@ def verify(before: PathLike, after: PathLike, *,
     Raises VerifyError where a model cannot be run, and UsageError where a
     request does not fit it. Models that differ are no error.
     """
-    if level not in LEVELS or threads < 1 or runs < 1 or not timeout_seconds > 0:
+    if (level not in LEVELS or threads < 1 or runs < 1 or
+            not timeout_seconds > 0):
         raise ValueError("expected a level of " + ", ".join(LEVELS) +
                          ", and threads, runs and a timeout above 0")
     paths = [os.fspath(before), os.fspath(after)]
@@ -277,7 +279,8 @@ def _verify(before: str, after: str, common: Dict[str, Any], tolerance: float,
     before_result = ModelResult(before, _measurement(bare),
                                 _measurement(first))
 
-    after_result, outputs, differences = None, [], []
+    after_result: Optional[ModelResult] = None
+    outputs: List[Output] = []
     try:
         second = _run(after, "default", common, timeout, work, work / "after")
     except _Different as error:
