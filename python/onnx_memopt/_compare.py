@@ -17,7 +17,7 @@ def compare_files(before: str, after: str) -> Tuple[bool, float]:
     """Whether two saved outputs of equal type and shape are the same bits, and
     the largest error relative to the largest magnitude in `before`.
 
-    The error is infinite where one is not finite and the other is not the same,
+    The error is infinite where one is not finite and the other not the same,
     where all of `before` is zero but `after` is not, and for strings that
     differ.
     """

@@ -2,8 +2,8 @@
 
     python _measure.py SPEC.json RESULT.json
 
-Reads what to run from SPEC.json and writes what it found, or {"error": ...}, to
-RESULT.json. It is a process of its own because memory that an earlier session
+Reads what to run from SPEC.json and writes what it found, or {"error": ...},
+to RESULT.json. It is a process of its own because memory that an earlier one
 left behind, in free lists or fragments, would hide or add to a peak.
 
 A peak is the kernel's high-water mark of resident memory (VmHWM), which is set
@@ -235,8 +235,9 @@ def measure(spec: Dict[str, Any]) -> Dict[str, Any]:
             outputs = session.run(None, feeds)
         except Exception as error:
             # Only integers may be out of range, of some table.
-            kind = "run" if any("int" in i["type"] for i in inputs) else "error"
-            raise Refused(f"does not run: {one_line(error)}", kind) from error
+            integers = any("int" in i["type"] for i in inputs)
+            raise Refused(f"does not run: {one_line(error)}",
+                          "run" if integers else "error") from error
         seconds = time.perf_counter() - start
         peak = resident_bytes("VmHWM") if can_measure else None
         runs.append({"seconds": seconds,

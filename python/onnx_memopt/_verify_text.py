@@ -123,7 +123,8 @@ def _error(output: Output) -> str:
         return "bit-equal"
     if math.isinf(output.max_relative_error):
         return "not comparable: NaN, infinity, all zeros or strings"
-    return f"largest error {output.max_relative_error:.2g} of the largest value"
+    return (f"largest error {output.max_relative_error:.2g} "
+            "of the largest value")
 
 
 def _outputs(result: VerifyResult) -> List[str]:
@@ -155,7 +156,7 @@ def to_text(result: VerifyResult) -> str:
     """The whole table."""
     after = (result.after.path if result.after is not None
              else "not run: it does not take the inputs of before")
-    threads = "1 thread" if result.threads == 1 else f"{result.threads} threads"
+    threads = f"{result.threads} thread{'' if result.threads == 1 else 's'}"
     runs = len(result.before.default.runs)
     lines = [
         f"ONNX Runtime {result.runtime_version}, level {result.level}, "

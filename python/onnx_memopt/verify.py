@@ -5,7 +5,7 @@
     assert result.equal, result.max_relative_error
     print(result.after.default.steady_peak_bytes)
 
-Each measurement is a process of its own (_measure.py): a model with the default
+Each measurement is a process of its own (_measure.py): a model with default
 session options, and "bare", with neither arena nor memory pattern. Both models
 get the same random inputs. docs/verify.md says what the figures mean.
 """
@@ -31,7 +31,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 LEVELS = ("all", "extended", "basic", "none")
 
-# Random integers are below the first of these with which BEFORE runs: as a rule
+# Random integers are below the first of these with which BEFORE runs: mostly
 # they are indices into a table, and some tables have two rows.
 _MAX_INTS = (100, 2, 1)
 
@@ -60,7 +60,7 @@ class Run:
 
     #: Wall time.
     seconds: float
-    #: Most resident memory in it, above what was resident before the first run;
+    #: Most resident memory in it above what there was before the first run;
     #: None where the system cannot tell.
     peak_bytes: Optional[int]
 
