@@ -1,6 +1,7 @@
 """`onnx-memopt verify` as a program: how it is found, and what goes wrong."""
 
 import os
+import pathlib
 import re
 import shutil
 import subprocess

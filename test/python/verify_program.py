@@ -1,4 +1,4 @@
-"""Runs the launcher of `onnx-memopt verify` for its tests, and makes models."""
+"""Runs the launcher of `onnx-memopt verify` for its tests; makes models."""
 
 import subprocess
 import sys
