@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
 import os
@@ -62,16 +63,17 @@ class _WrongUsage(Exception):
 
 
 def _positive(text: str) -> int:
-    value = int(text) if text.isascii() and text.isdigit() else 0
+    value = _natural(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(
-            f'"{text}" is not a positive number')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a positive number')
     return value
 
 
 def _natural(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f'"{text}" is not a number from 0 on')
+    # With 18 digits it fits into 64 bits.
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise argparse.ArgumentTypeError(
+            f'"{text[:40]}" is not a number from 0 to 10^18 - 1')
     return int(text)
 
 
@@ -177,6 +179,10 @@ def _run(argv: Optional[List[str]]) -> int:
 
 def main(argv: Optional[List[str]] = None) -> int:
     """Runs the command line; gives the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name of a tensor may have letters that the terminal lacks.
+            stream.reconfigure(errors="backslashreplace")
     try:
         return _run(argv)
     except _WrongUsage as error:
@@ -186,8 +192,12 @@ def main(argv: Optional[List[str]] = None) -> int:
     except VerifyError as error:
         return _fail(str(error), EXIT_MODEL_ERROR)
     except OSError as error:
-        where = error.filename or "stdout"
-        return _fail(f"{where}: {error.strerror or error}", EXIT_MODEL_ERROR)
+        if error.filename is None:
+            # Of stdout. Python would try again to write what is left, and
+            # complain in its own way.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _fail(f"{error.filename or 'stdout'}: "
+                     f"{error.strerror or error}", EXIT_MODEL_ERROR)
     except KeyboardInterrupt:
         return 130
 

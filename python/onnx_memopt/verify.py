@@ -41,6 +41,9 @@ _MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536",
            "MALLOC_TRIM_THRESHOLD_": "65536"}
 
 
+_SCRIPT = Path(__file__).with_name("_measure.py")
+
+
 class VerifyError(Exception):
     """A model that cannot be run, or a file that cannot be read."""
 
@@ -347,10 +350,9 @@ def _run(model: str, options: str, common: Dict[str, Any], timeout: float,
     spec_path.write_text(json.dumps(spec), encoding="utf-8")
     if result_path.exists():
         result_path.unlink()
-    script = Path(__file__).with_name("_measure.py")
     try:
         done = subprocess.run(
-            [sys.executable, str(script), str(spec_path), str(result_path)],
+            [sys.executable, str(_SCRIPT), str(spec_path), str(result_path)],
             env={**os.environ, **_MALLOC}, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=timeout,
             check=False)

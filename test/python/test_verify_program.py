@@ -13,7 +13,7 @@ from memopt_program import PROGRAM, ROOT, memopt, parse, save
 from onnx_memopt import verify as library
 from onnx_memopt._verify_text import to_text
 from onnx_memopt.verify import UsageError, VerifyError, verify
-from verify_program import BRANCHES, cli, one_error, write
+from verify_program import BRANCHES, LAUNCHER, cli, one_error, write
 
 
 def native(*arguments, cwd, path: str) -> subprocess.CompletedProcess:
@@ -108,6 +108,7 @@ def test_missing_and_broken_files(tmp_path):
     [], ["a.onnx"], ["a.onnx", "a.onnx", "a.onnx"], ["--nothing"],
     ["a.onnx", "a.onnx", "--dim", "rows"],
     ["a.onnx", "a.onnx", "--dim", "rows=0"],
+    ["a.onnx", "a.onnx", "--dim", "rows=" + "9" * 5000],
     ["a.onnx", "a.onnx", "--dim", "rows=1", "--dim", "rows=2"],
     ["a.onnx", "a.onnx", "--tolerance", "nan"],
     ["a.onnx", "a.onnx", "--runs", "0"], ["a.onnx", "a.onnx", "--seed", "-1"],
@@ -132,10 +133,11 @@ def test_a_dimension_that_the_model_lacks(tmp_path):
 
 
 def test_what_does_not_run_or_takes_too_long(tmp_path):
-    write(tmp_path, """f (float[n] x, int64[3] i) => (float[2, 2] y, int64[3] j)
-                       <int64[2] shape = {2, 2}>
-                       { y = Reshape(x, shape)
-                         j = Neg(i) }""", "a.onnx")
+    write(tmp_path, """
+        f (float[n] x, int64[3] i) => (float[2, 2] y, int64[3] j)
+        <int64[2] shape = {2, 2}>
+        { y = Reshape(x, shape)
+          j = Neg(i) }""", "a.onnx")
     done = cli("a.onnx", "a.onnx", "--dim", "n=3", cwd=tmp_path)
     assert done.returncode == 1
     assert one_error(done).startswith("error: a.onnx: does not run: ")
@@ -147,6 +149,41 @@ def test_what_does_not_run_or_takes_too_long(tmp_path):
     # More than there is: an exbibyte.
     done = cli("b.onnx", "b.onnx", "--dim", f"rows={2**48}", cwd=tmp_path)
     assert done.returncode == 1 and "memory" in one_error(done)
+
+
+def test_output_that_cannot_be_written(tmp_path):
+    write(tmp_path, BRANCHES, "a.onnx")
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, LAUNCHER, "a.onnx", "a.onnx", "--runs", "1"],
+            cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True,
+            timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: stdout: No space left on device\n"
+
+
+def test_names_that_the_terminal_lacks(tmp_path):
+    model = parse("f (float[4] x) => (float[4] y) { y = Neg(x) }")
+    model.graph.input[0].name = model.graph.node[0].input[0] = "\u03c6"
+    save(model, tmp_path, "a.onnx")
+    done = subprocess.run(
+        [sys.executable, LAUNCHER, "a.onnx", "a.onnx", "--runs", "1"],
+        cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "input:  \\u03c6 float" in done.stdout
+
+
+def test_a_process_that_is_killed(tmp_path, monkeypatch):
+    model = write(tmp_path, BRANCHES, "a.onnx")
+    killed = tmp_path / "killed.py"
+    killed.write_text("import os, signal\n"
+                      "os.kill(os.getpid(), signal.SIGKILL)\n")
+    monkeypatch.setattr(library, "_SCRIPT", killed)
+    with pytest.raises(VerifyError, match="a.onnx: .*ran out of memory"):
+        verify(model, model)
 
 
 def test_how_a_process_ended():
