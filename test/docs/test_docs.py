@@ -223,11 +223,14 @@ def cli_page() -> str:
         ("onnx-memopt", "", ["onnx-memopt", "--help"]),
         ("Passes", "`onnx-memopt --list-passes`; what they do is in "
          "[passes.md](passes.md).\n\n", ["onnx-memopt", "--list-passes"]),
+        ("onnx-memopt verify", "[verify.md](verify.md) has an example, and "
+         "says what is measured.\n\n", ["onnx-memopt", "verify", "--help"]),
         ("onnx-memopt-opt", "For developers, and for the textual tests.\n\n",
          ["onnx-memopt-opt", "--help"]),
     ]:
         done = subprocess.run([program(arguments[0]), *arguments[1:]],
-                              capture_output=True, text=True, check=True)
+                              env=environment(), capture_output=True,
+                              text=True, check=True)
         output = "\n".join(line.rstrip() for line in done.stdout.splitlines())
         sections.append(
             f"## {title}\n\n{intro}```text\n{output.strip()}\n```\n")

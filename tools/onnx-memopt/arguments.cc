@@ -27,6 +27,7 @@ constexpr char kHelp[] =
 model back so that it needs less.
 
 Usage: onnx-memopt [OPTIONS] MODEL [OUT]
+       onnx-memopt COMMAND ...
 
   MODEL                    an .onnx or .onnxtxt file; - for stdin
   OUT, -o, --output OUT    the rewritten model; - for stdout; if not given,
@@ -61,6 +62,10 @@ Gates, for scripts; exit code 3 where one fails:
                            more than SIZE, for example 2GiB
   --fail-on-growth         the rewritten model has a higher peak or more bytes
                            of weights
+
+Commands, each a program onnx-memopt-COMMAND with its own --help:
+  verify BEFORE AFTER      run both models in ONNX Runtime and compare outputs,
+                           memory and time; needs Python and onnxruntime
 
   -h, --help               this text
   --version                the version

@@ -7,6 +7,7 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "onnx-memopt/arguments.h"
+#include "onnx-memopt/extensions.h"
 #include "onnx_memopt/optimize.h"
 #include "onnx_memopt/report/gates.h"
 #include "onnx_memopt/report/json.h"
@@ -76,6 +78,7 @@ int CheckGates(const Gates& gates, const Report& report) {
 }
 
 int Main(int argc, char** argv) {
+  if (const std::optional<int> code = RunExtension(argc, argv)) return *code;
   ParseResult parsed = ParseArguments(argc, argv);
   if (parsed.exit_code) return *parsed.exit_code;
   Arguments& arguments = parsed.arguments;
