@@ -17,7 +17,7 @@
 // ops, subgraphs and calls as part of a region, models before opset 11, models
 // with tensors of unknown size. Must not run after it: nothing.
 //
-// Options: max-regions (default 256), min-rows (default 32).
+// Options: max-regions (default 256), min-rows (default 32), force (default 0).
 
 #include <algorithm>
 #include <memory>
@@ -33,6 +33,7 @@
 #include "onnx_memopt/pass/pass.h"
 #include "onnx_memopt/pass/pass_options.h"
 #include "onnx_memopt/rewrite/builder.h"
+#include "onnx_memopt/rewrite/grow_region.h"
 #include "onnx_memopt/rewrite/split_region.h"
 #include "onnx_memopt/rewrite/split_search.h"
 #include "onnx_memopt/support/format.h"
@@ -46,8 +47,8 @@ using ir::Graph;
 
 class Split final : public pass::Pass {
  public:
-  Split(rewrite::SplitSearchOptions search, int64_t max_regions)
-      : search_(search), max_regions_(max_regions) {}
+  Split(rewrite::SplitSearchOptions search, int64_t max_regions, int64_t force)
+      : search_(search), max_regions_(max_regions), force_(force) {}
 
   absl::string_view name() const override { return "split"; }
 
@@ -56,6 +57,7 @@ class Split final : public pass::Pass {
       context.Remark("left as it is: it needs opset 11 or newer");
       return false;
     }
+    if (force_ > 0) return Force(graph, context);
     ASSIGN_OR_RETURN(const MemoryProfile* profile,
                      context.analyses().Get<MemoryProfile>());
     if (!profile->complete()) {
@@ -112,6 +114,25 @@ class Split final : public pass::Pass {
   // Less is within what a prediction is off.
   static constexpr double kWorth = 0.97;
 
+  // Regions that may not pay: to test that any region may be split.
+  absl::StatusOr<bool> Force(Graph& graph, pass::PassContext& context) const {
+    int regions = 0;
+    for (int64_t i = 0; i < force_; ++i) {
+      const std::optional<rewrite::SplitPlan> plan =
+          rewrite::RandomRegion(graph, static_cast<uint64_t>(i));
+      if (!plan.has_value()) continue;
+      Graph changed = graph.Clone();
+      const absl::Status status = SplitRegion(changed, *plan).status();
+      if (absl::IsFailedPrecondition(status)) continue;
+      RETURN_IF_ERROR(status);
+      graph = std::move(changed);
+      ++regions;
+    }
+    if (regions == 0) return false;
+    context.Remark(absl::StrCat(regions, " regions, forced"));
+    return true;
+  }
+
   static absl::StatusOr<int64_t> FirstPeak(const Graph& graph) {
     analysis::AnalysisManager analyses(&graph);
     // Where weights come to lie is the same before and after.
@@ -124,6 +145,7 @@ class Split final : public pass::Pass {
 
   rewrite::SplitSearchOptions search_;
   int64_t max_regions_;
+  int64_t force_;
 };
 
 }  // namespace
@@ -136,7 +158,11 @@ absl::StatusOr<std::unique_ptr<pass::Pass>> MakeSplit(
   ASSIGN_OR_RETURN(search.min_rows,
                    options.Int("min-rows", search.min_rows,
                                "rows that a part of a matrix product has"));
-  return std::make_unique<Split>(search, max_regions);
+  ASSIGN_OR_RETURN(const int64_t force,
+                   options.Int("force", 0,
+                               "split about so many random regions, whether "
+                               "it pays or not"));
+  return std::make_unique<Split>(search, max_regions, force);
 }
 
 }  // namespace onnx_memopt::passes

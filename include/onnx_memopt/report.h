@@ -44,6 +44,13 @@ struct ReportWeights {
   std::vector<std::string> notes;
 };
 
+// What ONNX Runtime takes above the loaded model, as the runtime model predicts
+// it for the graph as it is, without the runtime's own optimizers.
+struct ReportRuntimePeaks {
+  int64_t first_peak_bytes = 0;   // in the first run
+  int64_t steady_peak_bytes = 0;  // from the second run on
+};
+
 struct ReportPeak {
   int64_t live_peak_bytes = 0;    // activations, the sum at the worst step
   int64_t packed_peak_bytes = 0;  // with every activation at a fixed offset
@@ -51,6 +58,9 @@ struct ReportPeak {
   int64_t peak_step = -1;         // -1: nothing is allocated
   std::string peak_node;
   std::string peak_op;
+  // Arena and memory pattern off; and session options as they come.
+  ReportRuntimePeaks runtime_bare;
+  ReportRuntimePeaks runtime_default;
   // With unbound dims: the live peak is the largest of these formulas.
   std::vector<std::string> live_peak_formulas;
 };

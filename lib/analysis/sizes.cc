@@ -25,6 +25,11 @@ absl::StatusOr<Sizes> Sizes::Compute(const ir::Graph& graph,
       continue;
     }
     sizes.symbolic_[i] = SizeBytes(value.type);
+    // Of all sequences, the one whose size is known.
+    if (value.producer != ir::kNoNode &&
+        graph.node(value.producer).op_type == "SequenceEmpty") {
+      sizes.symbolic_[i] = ir::Dim(0);
+    }
     if (sizes.symbolic_[i]) {
       sizes.bytes_[i] = sizes.symbolic_[i]->Evaluate(bindings);
     }

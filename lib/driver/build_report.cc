@@ -11,6 +11,7 @@
 #include "onnx_memopt/analysis/load_growth.h"
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/packing.h"
+#include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/analysis/timeline.h"
 #include "onnx_memopt/analysis/weights.h"
@@ -173,6 +174,18 @@ std::string WeightName(const ir::Graph& graph, ir::WeightId id) {
   return absl::StrCat("\"", graph.weight(id).name, "\"");
 }
 
+absl::StatusOr<ReportRuntimePeaks> PredictPeaks(
+    const ir::Graph& graph, AnalysisManager& analyses,
+    analysis::RuntimeOptions options) {
+  // Pages of mapped weights are part of the weights, which the report has
+  // beside it.
+  options.mapped_weights = analysis::MappedWeights::kNone;
+  ASSIGN_OR_RETURN(const analysis::RuntimePrediction prediction,
+                   PredictRuntime(graph, analyses, options));
+  return ReportRuntimePeaks{.first_peak_bytes = prediction.peak_first_bytes,
+                            .steady_peak_bytes = prediction.peak_steady_bytes};
+}
+
 }  // namespace
 
 absl::StatusOr<ReportPeak> BuildPeak(const ir::Graph& graph,
@@ -197,6 +210,9 @@ absl::StatusOr<ReportPeak> BuildPeak(const ir::Graph& graph,
     peak.peak_node = timeline->StepName(graph, node);
     peak.peak_op = graph.node(node).op_type;
   }
+  ASSIGN_OR_RETURN(peak.runtime_default, PredictPeaks(graph, analyses, {}));
+  ASSIGN_OR_RETURN(peak.runtime_bare,
+                   PredictPeaks(graph, analyses, analysis::Bare()));
   if (formulas && !graph.symbols.empty()) {
     ASSIGN_OR_RETURN(const std::vector<ir::Dim> terms,
                      SymbolicPeak(graph, analyses));

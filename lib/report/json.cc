@@ -20,13 +20,21 @@ Json OrNull(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
 
+Json ToJson(const ReportRuntimePeaks& peaks) {
+  return {{"first_peak_bytes", peaks.first_peak_bytes},
+          {"steady_peak_bytes", peaks.steady_peak_bytes}};
+}
+
 Json ToJson(const ReportPeak& peak) {
   Json json = {{"live_peak_bytes", peak.live_peak_bytes},
                {"packed_peak_bytes", peak.packed_peak_bytes},
                {"total_bytes", peak.total_bytes},
                {"peak_step", peak.peak_step},
                {"peak_node", peak.peak_node},
-               {"peak_op", peak.peak_op}};
+               {"peak_op", peak.peak_op},
+               {"runtime",
+                {{"bare", ToJson(peak.runtime_bare)},
+                 {"default", ToJson(peak.runtime_default)}}}};
   if (!peak.live_peak_formulas.empty()) {
     json["live_peak_formulas"] = peak.live_peak_formulas;
   }

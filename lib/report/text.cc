@@ -114,7 +114,14 @@ class TextWriter {
               after.packed_peak_bytes);
     MemoryRow("total: weights, inputs, packed", before.total_bytes,
               after.total_bytes);
-    Line("  Workspace of kernels and the runtime itself come on top.");
+    MemoryRow("in ONNX Runtime, first run",
+              before.runtime_default.first_peak_bytes,
+              after.runtime_default.first_peak_bytes);
+    MemoryRow("in ONNX Runtime, later runs",
+              before.runtime_default.steady_peak_bytes,
+              after.runtime_default.steady_peak_bytes);
+    Line("  The last two are predicted for default options, above the loaded");
+    Line("  model, without the fusions of the runtime, which make it less.");
     if (!report_.complete) {
       const size_t count = report_.unknown_tensors.size();
       Wrapped(absl::StrCat("incomplete: the size of ", count, " tensor",

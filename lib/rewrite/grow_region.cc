@@ -2,17 +2,21 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
+#include <random>
 #include <utility>
 
 namespace onnx_memopt::rewrite {
 namespace {
 
+using ir::Dim;
 using ir::kNoValue;
 using ir::Node;
 using ir::NodeId;
 using ir::SplitWay;
 using ir::ValueId;
 
+constexpr int64_t kMaxDivisor = 1 << 16;
 constexpr int64_t kSmallWeightBytes = 64 << 10;
 
 bool IsUsable(const SplitWay& way) {
@@ -316,6 +320,63 @@ std::optional<SplitPlan> GrowRegion(const BlockFlow& flow, int seed,
                                     const SplitWay& way, int begin, int end) {
   if (!IsUsable(way) || seed < begin || seed >= end) return std::nullopt;
   return Grower(flow, begin, end).Run(seed, way);
+}
+
+std::vector<Dim> DivisorsOf(const SplitPlan& plan) {
+  int64_t common = 0;
+  std::vector<Dim> symbolic;
+  for (const SplitNode& split : plan.nodes) {
+    const std::optional<Dim> units =
+        DivideExact(split.way.extent, split.way.grain);
+    if (!units.has_value()) return {};
+    if (units->is_constant()) {
+      common = std::gcd(common, units->constant());
+    } else if (std::find(symbolic.begin(), symbolic.end(), *units) ==
+               symbolic.end()) {
+      symbolic.push_back(*units);
+    }
+  }
+  if (!symbolic.empty()) {
+    // A number that is not known can only be had one by one: the items of the
+    // batch where others have [batch * seq] rows.
+    if (common != 0) return {};
+    for (const Dim& parts : symbolic) {
+      if (std::all_of(symbolic.begin(), symbolic.end(), [&](const Dim& units) {
+            return DivideExact(units, parts).has_value();
+          })) {
+        return {parts};
+      }
+    }
+    return {};
+  }
+  std::vector<Dim> counts;
+  for (int64_t n = 2; n <= std::min(common, kMaxDivisor); ++n) {
+    if (common % n == 0) counts.emplace_back(n);
+  }
+  return counts;
+}
+
+std::optional<SplitPlan> RandomRegion(const ir::Graph& graph, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  // Not a distribution of the library, which may differ between libraries.
+  const auto below = [&](size_t n) { return static_cast<int>(random() % n); };
+  const BlockFlow flow(graph, ir::kMainBlock);
+  std::vector<int> candidates;
+  for (int p = 0; p < flow.size(); ++p) {
+    if (!flow.ways(p).empty()) candidates.push_back(p);
+  }
+  if (candidates.empty()) return std::nullopt;
+  const int at = candidates[static_cast<size_t>(below(candidates.size()))];
+  const auto& ways = flow.ways(at);
+  const SplitWay& way = ways[static_cast<size_t>(below(ways.size()))];
+  const int begin = at - below(static_cast<size_t>(at) + 1);
+  const int end = at + 1 + below(static_cast<size_t>(flow.size() - at));
+  std::optional<SplitPlan> plan = GrowRegion(flow, at, way, begin, end);
+  if (!plan.has_value()) return std::nullopt;
+  const std::vector<Dim> counts = DivisorsOf(*plan);
+  if (counts.empty()) return std::nullopt;
+  plan->parts = counts[static_cast<size_t>(below(counts.size()))];
+  return plan;
 }
 
 }  // namespace onnx_memopt::rewrite

@@ -123,40 +123,14 @@ class SplitSearch::Place {
     return seeds;
   }
 
-  // Numbers of parts that divide every extent, from few to many.
+  // Numbers of parts that are worth their time, from few to many.
   std::vector<Dim> PartCounts(const SplitPlan& plan) const {
-    int64_t common = 0;
-    std::vector<Dim> symbolic;
-    for (const SplitNode& split : plan.nodes) {
-      const std::optional<Dim> units =
-          DivideExact(split.way.extent, split.way.grain);
-      if (!units.has_value()) return {};
-      if (units->is_constant()) {
-        common = std::gcd(common, units->constant());
-      } else if (std::find(symbolic.begin(), symbolic.end(), *units) ==
-                 symbolic.end()) {
-        symbolic.push_back(*units);
-      }
-    }
-    if (!symbolic.empty()) {
-      // A number that is not known can only be had one by one: the items of the
-      // batch where others have [batch * seq] rows.
-      if (common != 0) return {};
-      for (const Dim& parts : symbolic) {
-        const bool divides_all = std::all_of(
-            symbolic.begin(), symbolic.end(), [&](const Dim& units) {
-              return DivideExact(units, parts).has_value();
-            });
-        if (divides_all && KeepsRows(plan, parts)) return {parts};
-      }
-      return {};
-    }
-    std::vector<Dim> counts;
-    for (int64_t n = 2; n <= std::min(common, kMaxParts); ++n) {
-      if (common % n == 0 && KeepsBytes(plan, n) && KeepsRows(plan, n)) {
-        counts.emplace_back(n);
-      }
-    }
+    std::vector<Dim> counts = DivisorsOf(plan);
+    std::erase_if(counts, [&](const Dim& parts) {
+      return (parts.is_constant() && (parts.constant() > kMaxParts ||
+                                      !KeepsBytes(plan, parts.constant()))) ||
+             !KeepsRows(plan, parts);
+    });
     while (counts.size() > kMaxPartCounts) {
       // Thin out, the ends stay.
       for (size_t i = 1; i + 1 < counts.size(); ++i) {

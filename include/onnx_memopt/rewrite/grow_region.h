@@ -2,6 +2,7 @@
 #ifndef ONNX_MEMOPT_REWRITE_GROW_REGION_H_
 #define ONNX_MEMOPT_REWRITE_GROW_REGION_H_
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -55,6 +56,16 @@ class BlockFlow {
 std::optional<SplitPlan> GrowRegion(const BlockFlow& flow, int seed,
                                     const ir::SplitWay& way, int begin,
                                     int end);
+
+// Numbers of parts, above 1, that divide every extent of the region: all of
+// them from few to many, or, where extents are symbolic, the one that divides
+// all; none where there is none.
+std::vector<ir::Dim> DivisorsOf(const SplitPlan& plan);
+
+// Some region of the main graph in some number of parts, whether it pays or
+// not, for tests; nullopt where the numbers drawn do not give one. The same
+// `seed` gives the same region.
+std::optional<SplitPlan> RandomRegion(const ir::Graph& graph, uint64_t seed);
 
 }  // namespace onnx_memopt::rewrite
 

@@ -1,0 +1,166 @@
+"""Regions that run part by part give the same outputs.
+
+Forced: random regions of the operator cases and of the light networks, whether
+they pay or not. Chosen: the default pipeline on the shared models.
+"""
+
+import concurrent.futures
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+
+import runtime
+import test_light_networks
+import test_operator_cases
+import test_shared_models
+from programs import ProgramError, Programs
+
+TITLE = "regions run in parts"
+# Of the largest output. A matrix product of another size sums in another order.
+TOLERANCE = 1e-5
+
+
+# Of the other types, outputs must be equal bit by bit.
+FLOATS = {"float": np.float32, "double": np.float64, "float16": np.float16}
+
+
+def error_of(before: dict, after: dict) -> str:
+    """What differs by more than the tolerance; empty: nothing."""
+    for name, expected in before.items():
+        actual = after[name]
+        difference = runtime.difference(expected, actual)
+        if not difference:
+            continue
+        if (not isinstance(expected, runtime.Tensor)
+                or expected.dtype not in FLOATS
+                or expected.shape != actual.shape):
+            return f"{name}: {difference}"
+        dtype = FLOATS[expected.dtype]
+        a = np.frombuffer(expected.data, dtype).astype(np.float64)
+        b = np.frombuffer(actual.data, dtype).astype(np.float64)
+        largest = np.abs(a[np.isfinite(a)]).max(initial=0)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        worst = np.abs(a[~same] - b[~same]).max(initial=0)
+        tolerance = max(TOLERANCE, 2 * np.finfo(dtype).eps)
+        if not worst <= tolerance * largest:
+            return f"{name}: off by {worst} of {largest}"
+    return ""
+
+
+def compare(model, rewritten, feeds, counts) -> list[str]:
+    baked = {k: v for k, v in feeds.items()
+             if isinstance(v, onnx.TensorProto)}
+    fed = {k: v for k, v in feeds.items() if k not in baked}
+    failures = []
+    for title, level in (("none", runtime.NONE), ("all", runtime.ALL)):
+        try:
+            before = runtime.run(runtime.bake(model, baked), fed, level)
+        except runtime.CannotRun:
+            # Not every operator is in every release of the runtime.
+            counts.add(f"cannot run (level {title})")
+            continue
+        after = runtime.run(runtime.bake(rewritten, baked), fed, level)
+        counts.add(f"runs compared (level {title})")
+        failures += filter(None, [error_of(before, after)])
+    return failures
+
+
+def force(name, model, data_sets, programs, folder, counts) -> list[str]:
+    source = folder / f"{name}.onnx"
+    output = folder / f"{name}.out.onnx"
+    source.write_bytes(model.SerializeToString())
+    try:
+        report = programs.optimize(source, output, "--passes=split{force=6}")
+    except ProgramError as problem:
+        return [f"{name}: {problem}"]
+    if not report["passes"][0]["changed"]:
+        return []
+    counts.add("models with a region")
+    rewritten = onnx.load(output)
+    onnx.checker.check_model(rewritten, full_check=True)
+    failures = []
+    for feeds in data_sets:
+        failures += compare(model, rewritten, feeds, counts)
+    return [f"{name}: {line}" for line in failures]
+
+
+@pytest.mark.parametrize("letter", test_operator_cases.LETTERS)
+def test_forced_operator_cases(letter, bin_dir, tmp_path, tallies):
+    programs = Programs(bin_dir)
+
+    def check(case):
+        return force(case.name, case.model,
+                     [test_operator_cases.feeds(case, inputs)
+                      for inputs, _ in case.data_sets],
+                     programs, tmp_path, tallies[TITLE])
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        failures = [line for lines in
+                    pool.map(check, test_operator_cases.cases()[letter])
+                    for line in lines]
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("name", test_light_networks.NAMES)
+def test_forced_light_network(name, bin_dir, tmp_path, tallies):
+    model = onnx.load(test_light_networks.FOLDER / f"light_{name}.onnx")
+    weights = {t.name for t in model.graph.initializer}
+    rng = np.random.default_rng(0)
+    feeds = {
+        info.name: runtime.feed_value(
+            rng.standard_normal(
+                [d.dim_value for d in info.type.tensor_type.shape.dim],
+                dtype=np.float32), onnx.TensorProto.FLOAT)
+        for info in model.graph.input if info.name not in weights}
+    failures = force(name, model, [feeds], Programs(bin_dir), tmp_path,
+                     tallies[TITLE])
+    assert not failures, "\n".join(failures)
+
+
+CHOSEN = {
+    "bert_dyn": {"batch": 3, "seq": 40},
+    "resnet50_dyn": {"batch": 4},
+    "vit_b16": {},
+    "mobilenetv3": {},
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_chosen_regions(name, bin_dir, shared_dir, tmp_path, tallies):
+    source = shared_dir / "models" / f"{name}.onnx"
+    if not source.is_file():
+        pytest.skip(f"no {source.name} among the shared models")
+    subprocess.run(
+        [sys.executable, shared_dir / "tools/materialize_weights.py", source,
+         tmp_path], check=True, stdout=subprocess.DEVNULL)
+    source = tmp_path / source.name
+    output = tmp_path / "out.onnx"
+    dims = CHOSEN[name]
+    report = Programs(bin_dir).optimize(
+        source, output, *test_shared_models.dim_options(dims))
+    peaks = [report[k]["runtime"]["default"]["steady_peak_bytes"]
+             for k in ("before", "after")]
+    assert peaks[1] <= peaks[0]
+    onnx.checker.check_model(str(output), full_check=True)
+    model = onnx.load(source, load_external_data=False)
+    # Other sizes than those that were planned for, too.
+    for more in (0, 1):
+        sizes = {name: size + more for name, size in dims.items()}
+        feeds = test_shared_models.make_feeds(model, sizes)
+        for level in (runtime.NONE, runtime.ALL):
+            before = runtime.run(str(source), feeds, level)
+            after = runtime.run(str(output), feeds, level)
+            assert not error_of(before, after)
+            tallies[TITLE].add("runs of shared models compared")
+    for path in tmp_path.iterdir():
+        path.unlink()
+
+
+def test_that_regions_were_compared(tallies):
+    if tallies[TITLE]["models with a region"] == 0:
+        pytest.skip("no operator case was selected")
+    assert tallies[TITLE]["models with a region"] >= 300
+    assert tallies[TITLE]["runs compared (level all)"] >= 300
