@@ -107,14 +107,37 @@ absl::StatusOr<MemoryProfile> MemoryProfile::Compute(
         ProfileBlock(graph, timeline->steps(block), result.blocks_,
                      by_block[ir::Index(block)], *sizes);
   }
-  const Step peak = result.main().peak_step;
-  for (size_t i = 0; i < liveness->storages().size() && peak >= 0; ++i) {
-    const Storage& storage = liveness->storages()[i];
-    if (storage.kind == StorageKind::kActivation &&
-        storage.block == ir::kMainBlock && storage.range.begin <= peak &&
-        peak < storage.range.end) {
-      result.at_peak_.push_back(StorageId(static_cast<uint32_t>(i)));
+  // At the peak of the main graph, and at those of the subgraphs that run then.
+  for (BlockId block = ir::kMainBlock; block != ir::kNoBlock;) {
+    const BlockProfile& profile = result.block(block);
+    const Step peak = profile.peak_step;
+    if (peak < 0) break;
+    for (const Storage* storage : by_block[ir::Index(block)]) {
+      if (storage->range.begin > peak || peak >= storage->range.end) continue;
+      // What a subgraph returns becomes the result of its node.
+      const auto& results = graph.block(block).results;
+      if (block != ir::kMainBlock &&
+          std::any_of(storage->values.begin(), storage->values.end(),
+                      [&](ir::ValueId value) {
+                        return llvm::is_contained(results, value);
+                      })) {
+        continue;
+      }
+      result.at_peak_.push_back(StorageId(
+          static_cast<uint32_t>(storage - liveness->storages().data())));
     }
+    const Node& node =
+        graph.node(timeline->steps(block)[static_cast<size_t>(peak)]);
+    BlockId next = ir::kNoBlock;
+    if (profile.nested_bytes[static_cast<size_t>(peak)] > 0) {
+      for (BlockId nested : node.blocks) {
+        if (next == ir::kNoBlock ||
+            result.block(nested).peak_bytes > result.block(next).peak_bytes) {
+          next = nested;
+        }
+      }
+    }
+    block = next;
   }
   std::sort(
       result.at_peak_.begin(), result.at_peak_.end(),

@@ -1,6 +1,7 @@
 #include "onnx_memopt/report/text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -90,11 +91,14 @@ class TextWriter {
         absl::StrFormat("  %-31s %11s", label, FormatBytes(before));
     if (report_.after) {
       absl::StrAppendFormat(&row, " %12s", FormatBytes(after));
-      if (after != before && before > 0) {
-        absl::StrAppendFormat(
-            &row, "  %+.1f %%",
-            100.0 *
-                (static_cast<double>(after) / static_cast<double>(before) - 1));
+      const double change = before > 0
+                                ? 100.0 * (static_cast<double>(after) /
+                                               static_cast<double>(before) -
+                                           1)
+                                : 0;
+      // What would read as 0.0 is left out.
+      if (std::abs(change) >= 0.05) {
+        absl::StrAppendFormat(&row, "  %+.1f %%", change);
       }
     }
     Line(row);
@@ -114,14 +118,17 @@ class TextWriter {
               after.packed_peak_bytes);
     MemoryRow("total: weights, inputs, packed", before.total_bytes,
               after.total_bytes);
-    MemoryRow("in ONNX Runtime, first run",
-              before.runtime_default.first_peak_bytes,
-              after.runtime_default.first_peak_bytes);
-    MemoryRow("in ONNX Runtime, later runs",
-              before.runtime_default.steady_peak_bytes,
-              after.runtime_default.steady_peak_bytes);
-    Line("  The last two are predicted for default options, above the loaded");
-    Line("  model, without the fusions of the runtime, which make it less.");
+    Line("  Workspace of kernels and the runtime itself come on top.");
+    if (before.runtime_default.first_peak_bytes > 0) {
+      MemoryRow("in ONNX Runtime, first run",
+                before.runtime_default.first_peak_bytes,
+                after.runtime_default.first_peak_bytes);
+      MemoryRow("in ONNX Runtime, later runs",
+                before.runtime_default.steady_peak_bytes,
+                after.runtime_default.steady_peak_bytes);
+      Line("  Predicted: above the loaded model, with default options, and");
+      Line("  without the runtime's own fusions.");
+    }
     if (!report_.complete) {
       const size_t count = report_.unknown_tensors.size();
       Wrapped(absl::StrCat("incomplete: the size of ", count, " tensor",
@@ -177,7 +184,7 @@ class TextWriter {
       outside = SaturatingAdd(outside, tensor.bytes.value_or(0));
     }
     if (peak.live_peak_bytes <= outside) return;
-    Line(absl::StrFormat("  %10s  in subgraphs of the node",
+    Line(absl::StrFormat("  %10s  more in subgraphs of the node",
                          FormatBytes(peak.live_peak_bytes - outside)));
   }
 

@@ -20,6 +20,27 @@ using ir::Shape;
 using ir::Type;
 using ir::ValueId;
 
+// Types that Slice, Transpose and Scan take in every version and runtime.
+bool CanMove(ir::ElementType type) {
+  switch (type) {
+    case ir::ElementType::kFloat:
+    case ir::ElementType::kFloat16:
+    case ir::ElementType::kDouble:
+    case ir::ElementType::kInt8:
+    case ir::ElementType::kInt16:
+    case ir::ElementType::kInt32:
+    case ir::ElementType::kInt64:
+    case ir::ElementType::kUint8:
+    case ir::ElementType::kUint16:
+    case ir::ElementType::kUint32:
+    case ir::ElementType::kUint64:
+    case ir::ElementType::kBool:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool AllConstant(const Shape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](const auto& dim) {
     return dim.has_value() && dim->is_constant();
@@ -40,11 +61,20 @@ Type WithShape(const Type& type, Shape shape) {
 
 absl::StatusOr<SplitBoundary::Form> SplitBoundary::FormOf(
     const Type& type, int axis, const Dim& part) const {
+  if (!CanMove(type.element)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "elements of type ", Name(type.element), " are not sliced"));
+  }
   if (!part.is_constant()) {
     return absl::FailedPreconditionError(
         absl::StrCat("a part has ", part.ToString(), " elements"));
   }
   const Shape& shape = *type.shape;
+  // In Reshape's operand a 0 stands for something else.
+  if (std::find(shape.begin(), shape.end(), std::optional<Dim>(Dim(0))) !=
+      shape.end()) {
+    return absl::FailedPreconditionError("a tensor is empty");
+  }
   const bool leading_ones = std::all_of(
       shape.begin(), shape.begin() + axis,
       [](const auto& dim) { return dim.has_value() && *dim == Dim(1); });

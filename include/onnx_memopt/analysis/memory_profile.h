@@ -49,8 +49,8 @@ class MemoryProfile {
   const BlockProfile& main() const { return block(ir::kMainBlock); }
   // False if an activation's size is unknown: then peaks are lower bounds.
   bool complete() const { return complete_; }
-  // The activation storages of the main graph that live at its peak, the
-  // largest first.
+  // The activation storages that live at the peak of the main graph, and those
+  // of the subgraphs that run then, at their own peaks; the largest first.
   const std::vector<StorageId>& at_peak() const { return at_peak_; }
 
   void Print(const ir::Graph& graph, std::string* out) const;

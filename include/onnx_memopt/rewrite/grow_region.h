@@ -1,4 +1,10 @@
 // Finds the nodes that can run part by part together with a given one.
+//
+//   BlockFlow flow(graph, ir::kMainBlock);
+//   int seed = flow.position(matmul);
+//   std::optional<SplitPlan> plan =
+//       GrowRegion(flow, seed, flow.ways(seed).front(), 0, flow.size());
+//   plan->parts = DivisorsOf(*plan).back();
 #ifndef ONNX_MEMOPT_REWRITE_GROW_REGION_H_
 #define ONNX_MEMOPT_REWRITE_GROW_REGION_H_
 

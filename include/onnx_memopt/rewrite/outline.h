@@ -1,4 +1,7 @@
 // Moves nodes of one block into a new subgraph inside it.
+//
+//   BlockId body = builder.Subgraph(scan, "body", "part");
+//   MoveIntoSubgraph(graph, nodes, body);
 #ifndef ONNX_MEMOPT_REWRITE_OUTLINE_H_
 #define ONNX_MEMOPT_REWRITE_OUTLINE_H_
 

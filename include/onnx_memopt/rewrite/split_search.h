@@ -1,5 +1,9 @@
 // Looks for the region that lowers the peak of a graph the most when it runs
 // part by part.
+//
+//   SplitSearch search({});
+//   ASSIGN_OR_RETURN(std::optional<SplitFound> found, search.Find(graph));
+//   if (found) RETURN_IF_ERROR(SplitRegion(graph, found->plan).status());
 #ifndef ONNX_MEMOPT_REWRITE_SPLIT_SEARCH_H_
 #define ONNX_MEMOPT_REWRITE_SPLIT_SEARCH_H_
 

@@ -97,7 +97,7 @@ TEST_F(OptimizeTest, ReportsAndWrites) {
   ASSERT_TRUE(report->after.has_value());
   // b and small_b.
   EXPECT_EQ(report->after->live_peak_bytes, 120);
-  ASSERT_EQ(report->passes.size(), 3u);
+  ASSERT_EQ(report->passes.size(), 5u);
   EXPECT_EQ(report->passes[0].name, "drop-dead");
   EXPECT_TRUE(report->passes[0].changed);
   EXPECT_FALSE(report->passes[1].changed);
