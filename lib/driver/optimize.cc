@@ -18,6 +18,7 @@
 #include "onnx_memopt/io/save.h"
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/pass/pipeline.h"
+#include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 #include "registry.h"
@@ -29,6 +30,9 @@ using analysis::AnalysisManager;
 
 // More combinations than that are a mistake in the options.
 constexpr size_t kMaxSweepPoints = 256;
+// The runtime keeps the bytes of a subgraph's weights that it read with the
+// model, beside those that its kernels use.
+constexpr int64_t kMaxBytesInBodies = 1 << 20;
 
 absl::Status WithPath(const std::string& path, const absl::Status& status) {
   if (status.ok()) return status;
@@ -153,7 +157,8 @@ class Run {
     std::sort(
         report_.dims.begin(), report_.dims.end(),
         [](const ReportDim& a, const ReportDim& b) { return a.name < b.name; });
-    report_.warnings = graph_.warnings;
+    report_.warnings.insert(report_.warnings.begin(), graph_.warnings.begin(),
+                            graph_.warnings.end());
     return absl::OkStatus();
   }
 
@@ -254,12 +259,35 @@ class Run {
     return absl::OkStatus();
   }
 
+  // Bytes of weights that lie in the model file and that passes moved into
+  // subgraphs.
+  int64_t WeightsInBodies() const {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < graph_.num_blocks(); ++i) {
+      const ir::Block& block =
+          graph_.block(ir::BlockId(static_cast<uint32_t>(i)));
+      if (block.from_source) continue;
+      for (ir::ValueId id : block.initializers) {
+        const ir::Weight& weight = graph_.weight(graph_.value(id).weight);
+        if (weight.storage == ir::WeightStorage::kExternal) continue;
+        bytes = SaturatingAdd(bytes, weight.size_bytes);
+      }
+    }
+    return bytes;
+  }
+
   absl::Status Write(const onnx::ModelProto& proto) {
     error_path_ = options_.output == "-" ? "stdout" : options_.output;
     io::SaveOptions save;
     switch (options_.external_data) {
       case ExternalDataMode::kAuto:
         save.external_data = io::ExternalData::kAuto;
+        if (options_.output != "-" && WeightsInBodies() > kMaxBytesInBodies) {
+          save.external_data = io::ExternalData::kAll;
+          report_.warnings.push_back(
+              "weights were moved to a file of their own: inside a subgraph of "
+              "the model file ONNX Runtime would hold them twice");
+        }
         break;
       case ExternalDataMode::kReference:
         save.external_data = io::ExternalData::kReference;
