@@ -24,7 +24,7 @@ import plan_offsets
 import plan_recompute
 import plan_table
 import reorder
-import runtime
+import runtime_table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -92,7 +92,7 @@ def plan(program, options):
 
 
 BENCHMARKS = {"cli": cli.main, "reorder": reorder.main, "micro": micro,
-              "plan": plan, "runtime": runtime.main}
+              "plan": plan, "runtime": runtime_table.main}
 
 
 def main(arguments):

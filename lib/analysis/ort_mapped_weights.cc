@@ -20,7 +20,7 @@ constexpr int64_t kPageBytes = 4096;
 constexpr int64_t kFaultBytes = 2 << 20;
 
 // How the runtime itself names the place of a weight that is in no file;
-// bench/runtime.py marks with it what is not in the original model.
+// bench/runtime_table.py marks with it what is not in the original model.
 constexpr absl::string_view kInMemory = "_ORT_MEM_ADDR_";
 
 bool Is(const ir::Node& node, absl::string_view domain,

@@ -11,7 +11,7 @@ import pathlib
 
 import onnx
 
-import models
+import comparison
 import runtime
 import shapes
 from programs import ProgramError, Programs
@@ -57,7 +57,7 @@ class Checker:
         self._programs.copy(source, output)
         data = output.read_bytes()
         copy = onnx.ModelProto.FromString(data)
-        if models.model_is_sorted(model):
+        if comparison.model_is_sorted(model):
             if copy != model:
                 return ["round trip: not an equal model"]
             # Protobuf compares messages without fields it does not know.
@@ -66,15 +66,15 @@ class Checker:
             self._counts.add("round trips to the same bytes")
             return []
         failures = []
-        if not models.model_is_sorted(copy):
+        if not comparison.model_is_sorted(copy):
             failures.append("round trip: the nodes are not sorted")
-        if models.without_order(copy) != models.without_order(model):
+        if comparison.without_order(copy) != comparison.without_order(model):
             failures.append("round trip: more than the order changed")
         self._counts.add("round trips that sorted the nodes")
         return failures
 
     def _compare_models(self, model, rewritten) -> list[str]:
-        failures = changes(model, rewritten, models.ValueNumbers())
+        failures = changes(model, rewritten, comparison.ValueNumbers())
         if not invalid(model):
             self._counts.add("valid before, so checked after")
             problem = invalid(rewritten)
@@ -86,7 +86,7 @@ class Checker:
 
     def _run(self, model, rewritten, data_sets) -> list[str]:
         shapes_only = set()
-        if models.is_random(model):
+        if comparison.is_random(model):
             self._counts.add("random without a seed: by shape")
             shapes_only = {output.name for output in model.graph.output}
         failures = []
@@ -126,10 +126,10 @@ class Checker:
 
     def _shuffled(self, name, model, data_sets) -> list[str]:
         """A model in any order of its nodes comes out sorted, and equal."""
-        if len(list(models.all_nodes(model.graph.node))) < 2:
+        if len(list(comparison.all_nodes(model.graph.node))) < 2:
             return []
-        mixed = models.shuffled(model, seed=len(model.graph.node))
-        if models.model_is_sorted(mixed):
+        mixed = comparison.shuffled(model, seed=len(model.graph.node))
+        if comparison.model_is_sorted(mixed):
             return []
         source = self._folder / f"{name}.mixed.onnx"
         output = self._folder / f"{name}.mixed.out.onnx"
@@ -152,7 +152,7 @@ def run_case(model, data, level, threads) -> dict:
     return runtime.run(runtime.bake(model, packed), feeds, level, threads)
 
 
-def changes(model, rewritten, numbers: models.ValueNumbers) -> list[str]:
+def changes(model, rewritten, numbers: comparison.ValueNumbers) -> list[str]:
     """What a pass changed and must not; needs no runtime."""
     failures = []
     for field in ("input", "output"):
@@ -167,7 +167,7 @@ def changes(model, rewritten, numbers: models.ValueNumbers) -> list[str]:
         failures.append("nodes have other names")
     if numbers.outputs(model) != numbers.outputs(rewritten):
         failures.append("the outputs are computed in another way")
-    if not models.model_is_sorted(rewritten):
+    if not comparison.model_is_sorted(rewritten):
         failures.append("the nodes are not sorted")
     return failures
 

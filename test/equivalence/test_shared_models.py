@@ -1,6 +1,6 @@
 """Real models, with weights of random values, through the real programs.
 
-All are compared by structure (models.ValueNumbers), weights included. The
+All are compared by structure (comparison.ValueNumbers), weights included. The
 runtime runs those that take it seconds; ONNX_MEMOPT_SLOW=1 runs the others too,
 which needs 16 GB of memory and some minutes.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import pytest
 
-import models
+import comparison
 import runtime
 import shapes
 from checks import changes, invalid
@@ -123,7 +123,7 @@ def test_shared_model(materialized, bin_dir, tallies):
                                        *dim_options(case.dims))
     model = onnx.load(source, load_external_data=False)
     rewritten = onnx.load(output, load_external_data=False)
-    numbers = models.ValueNumbers(str(source.parent))
+    numbers = comparison.ValueNumbers(str(source.parent))
     assert changes(model, rewritten, numbers) == []
     assert not invalid(source)
     assert not invalid(output)

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-import models
+import comparison
 import runtime
 from checks import Checker, run_case
 from programs import Programs
@@ -72,7 +72,7 @@ def test_equal_weights_of_all_scopes_are_shared(rewrite):
     assert weights(model.graph) == ["w1", "w_out", "i"]
     assert report["weights"]["after_bytes"] == 96
     for node in model.graph.node:
-        for graph in models.subgraphs(node):
+        for graph in comparison.subgraphs(node):
             assert weights(graph) == []
 
 

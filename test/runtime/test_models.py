@@ -11,7 +11,7 @@ import sys
 
 import ort_memory
 import pytest
-import runtime as bench
+import runtime_table as bench
 from predict import MIB, differs
 
 QUICK = ["light_squeezenet", "mobilenetv3"]
