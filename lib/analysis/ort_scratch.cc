@@ -247,8 +247,8 @@ void MultiHeadAttention(const RuntimeContext& context, const Node& node,
   }
   const int64_t head = std::max<int64_t>((*q)[2] / heads, 1);
   const int64_t keys =
-      std::min((*k)[1], ort::kFlashCacheBytes / (16 * 2 * head));
-  const int64_t rows = std::min((*q)[1], std::min(keys, 2 * head));
+      std::min((*k)[1], ort::kFlashCacheBytes / (int64_t{16} * 2 * head));
+  const int64_t rows = std::min({(*q)[1], keys, 2 * head});
   step->scratch_bytes.push_back(
       Times(context.options.threads, FloatBytes(Times(rows, 2 + keys + head))));
 }

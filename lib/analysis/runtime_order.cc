@@ -90,7 +90,7 @@ class Orderer {
     }
     // Not eager, rank, step: the smallest runs first.
     using Key = std::tuple<bool, int32_t, int32_t>;
-    std::priority_queue<Key, std::vector<Key>, std::greater<Key>> ready;
+    std::priority_queue<Key, std::vector<Key>, std::greater<>> ready;
     const auto push = [&](int32_t step) {
       ready.emplace(!steps_[Size(step)].eager, Rank(step), step);
     };

@@ -284,7 +284,7 @@ class Run {
         save.external_data = io::ExternalData::kAuto;
         if (options_.output != "-" && WeightsInBodies() > kMaxBytesInBodies) {
           save.external_data = io::ExternalData::kAll;
-          report_.warnings.push_back(
+          report_.warnings.emplace_back(
               "weights were moved to a file of their own: inside a subgraph of "
               "the model file ONNX Runtime would hold them twice");
         }

@@ -108,7 +108,7 @@ class ChainPlanner {
         const auto [it, fresh] =
             classes.try_emplace(int64_t{same[i]} << 32 | (rest + 1),
                                 static_cast<int32_t>(examples_.size()));
-        if (fresh) examples_.push_back({i, j});
+        if (fresh) examples_.emplace_back(i, j);
         class_of_[Index(i, j)] = it->second;
       }
     }

@@ -1,7 +1,7 @@
 #include "rewrite/split_boundary.h"
 
 #include <algorithm>
-#include <limits>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -99,8 +99,8 @@ ValueId SplitBoundary::Add(std::vector<NodeId>* list, BlockId block,
 ValueId SplitBoundary::Unsqueeze(std::vector<NodeId>* list, BlockId block,
                                  ValueId value, int axes, const Type& type,
                                  bool squeeze) {
-  std::vector<int64_t> numbers;
-  for (int i = 0; i < axes; ++i) numbers.push_back(i);
+  std::vector<int64_t> numbers(static_cast<size_t>(axes));
+  std::iota(numbers.begin(), numbers.end(), 0);
   const absl::string_view op = squeeze ? "Squeeze" : "Unsqueeze";
   const std::string base = builder_.graph().value(value).name;
   // Axes became an operand in version 13.
@@ -183,8 +183,10 @@ absl::StatusOr<ValueId> SplitBoundary::Start(ValueId whole, int axis,
       Type::Tensor(ir::ElementType::kInt64, Shape{parts_, Dim(1)});
   ValueId all = ir::kNoValue;
   if (parts_.is_constant()) {
-    std::vector<int64_t> numbers;
-    for (int64_t i = 0; i < parts_.constant(); ++i) numbers.push_back(i * part);
+    std::vector<int64_t> numbers(static_cast<size_t>(parts_.constant()));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      numbers[i] = static_cast<int64_t>(i) * part;
+    }
     all = builder_.Int64Column(outer_, "split/starts", numbers);
   } else {
     // 0, part, 2 * part, ... below the extent of the axis.
@@ -240,7 +242,7 @@ absl::Status SplitBoundary::Output(ValueId part, ValueId whole, int axis) {
                                    absl::StrCat(name, "/", op),
                                    std::move(attributes)));
   };
-  const auto scanned = [&](Shape shape) {
+  const auto scanned = [&](const Shape& shape) {
     const ValueId value = builder_.Value(outer_, WithShape(type, shape),
                                          absl::StrCat(name, "/parts"));
     results_.push_back(value);
@@ -258,8 +260,8 @@ absl::Status SplitBoundary::Output(ValueId part, ValueId whole, int axis) {
       return absl::OkStatus();
     }
     const Shape items(type.shape->begin() + axis, type.shape->end());
-    std::vector<int64_t> axes;
-    for (int i = 0; i < axis; ++i) axes.push_back(i);
+    std::vector<int64_t> axes(static_cast<size_t>(axis));
+    std::iota(axes.begin(), axes.end(), 0);
     const ValueId source = scanned(items);
     if (builder_.opset() < 13) {
       finish(source, "Unsqueeze", {}, {{"axes", axes}});
@@ -282,8 +284,8 @@ absl::Status SplitBoundary::Output(ValueId part, ValueId whole, int axis) {
   }
 
   // Sliced: the parts come first, and have to go before the axis.
-  std::vector<int64_t> permutation;
-  for (int i = 0; i < axis; ++i) permutation.push_back(i + 1);
+  std::vector<int64_t> permutation(static_cast<size_t>(axis));
+  std::iota(permutation.begin(), permutation.end(), 1);
   permutation.push_back(0);
   if (extent == Dim(1)) {
     // Without the axis: [parts, before..., after...].

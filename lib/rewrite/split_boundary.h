@@ -2,6 +2,7 @@
 #ifndef ONNX_MEMOPT_LIB_REWRITE_SPLIT_BOUNDARY_H_
 #define ONNX_MEMOPT_LIB_REWRITE_SPLIT_BOUNDARY_H_
 
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,7 +26,10 @@ class SplitBoundary {
  public:
   SplitBoundary(Builder* builder, ir::BlockId outer, ir::BlockId body,
                 ir::Dim parts)
-      : builder_(*builder), outer_(outer), body_(body), parts_(parts) {}
+      : builder_(*builder),
+        outer_(outer),
+        body_(body),
+        parts_(std::move(parts)) {}
 
   // The part of `whole` along `axis`, as a value of the body.
   absl::StatusOr<ir::ValueId> Input(ir::ValueId whole, int axis);

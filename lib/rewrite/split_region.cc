@@ -46,6 +46,7 @@ class Splitter {
       RETURN_IF_ERROR(EditNode(split, boundary));
     }
     std::vector<NodeId> nodes;
+    nodes.reserve(plan_.nodes.size());
     for (const SplitNode& split : plan_.nodes) nodes.push_back(split.node);
     MoveIntoSubgraph(graph_, nodes, body_);
     for (ValueId whole : outputs_) {

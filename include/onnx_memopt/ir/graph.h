@@ -65,7 +65,7 @@ struct Value {
   // The model names it outside its nodes too (quantization_annotation,
   // training_info): it keeps its name and stays.
   bool pinned = false;
-  BlockId block = kNoBlock;     // where it is defined
+  BlockId block = kNoBlock;  // where it is defined
   // The graph of the source model that defines it; kNoBlock: a pass made it.
   BlockId source_block = kNoBlock;
   NodeId producer = kNoNode;    // of a kResult; for a call's result, the call
