@@ -330,8 +330,9 @@ class NoPattern final : public pass::Pass {
     return nodes;
   }
 
-  // An empty tensor of this type and rank.
-  static void Fill(rewrite::Builder& builder, BlockId block, const Type& type) {
+  // An empty tensor of this type and rank. By value: the graph that a reference
+  // would point into grows here.
+  static void Fill(rewrite::Builder& builder, BlockId block, Type type) {
     Graph& graph = builder.graph();
     const std::vector<int64_t> zeros(type.shape->size(), 0);
     const ValueId shape = builder.Int64s(block, "never/shape", zeros);
