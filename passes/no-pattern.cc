@@ -262,7 +262,8 @@ class NoPattern final : public pass::Pass {
     const BlockId never = builder.Subgraph(branch, "else_branch", "never");
     for (ValueId result : results) {
       graph.mutable_block(body).results.push_back(inner[result]);
-      Fill(builder, never, graph.value(result).type);
+      const Type type = graph.value(result).type;
+      Fill(builder, never, type);
     }
     std::vector<NodeId>& main = graph.mutable_block(ir::kMainBlock).nodes;
     main = constants;
@@ -330,9 +331,9 @@ class NoPattern final : public pass::Pass {
     return nodes;
   }
 
-  // An empty tensor of this type and rank. By value: the graph that a reference
-  // would point into grows here.
-  static void Fill(rewrite::Builder& builder, BlockId block, Type type) {
+  // An empty tensor of this type and rank. `type` must not lie in the graph,
+  // which grows here.
+  static void Fill(rewrite::Builder& builder, BlockId block, const Type& type) {
     Graph& graph = builder.graph();
     const std::vector<int64_t> zeros(type.shape->size(), 0);
     const ValueId shape = builder.Int64s(block, "never/shape", zeros);
