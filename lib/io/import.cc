@@ -31,7 +31,7 @@ using ir::ValueId;
 using ir::ValueKind;
 
 // Bounds on what a small file can unfold to.
-constexpr size_t kMinExpandedNodes = 100'000;
+constexpr size_t kMinExpandedNodes = 50'000;
 constexpr size_t kMaxExpansion = 64;
 constexpr int kMaxBlockDepth = 64;
 
