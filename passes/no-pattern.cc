@@ -29,12 +29,14 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/pass/pass.h"
 #include "onnx_memopt/pass/pass_options.h"
 #include "onnx_memopt/rewrite/builder.h"
 #include "onnx_memopt/rewrite/outline.h"
+#include "onnx_memopt/rewrite/prediction.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -47,27 +49,6 @@ using ir::Graph;
 using ir::NodeId;
 using ir::Type;
 using ir::ValueId;
-
-// What runtimes can fill: ConstantOfShape in the branch that never runs.
-bool CanFill(ElementType type) {
-  switch (type) {
-    case ElementType::kFloat:
-    case ElementType::kFloat16:
-    case ElementType::kDouble:
-    case ElementType::kInt8:
-    case ElementType::kInt16:
-    case ElementType::kInt32:
-    case ElementType::kInt64:
-    case ElementType::kUint8:
-    case ElementType::kUint16:
-    case ElementType::kUint32:
-    case ElementType::kUint64:
-    case ElementType::kBool:
-      return true;
-    default:
-      return false;
-  }
-}
 
 class NoPattern final : public pass::Pass {
  public:
@@ -98,48 +79,39 @@ class NoPattern final : public pass::Pass {
       }
     }
     if (!bodies.empty()) Probe(changed, bodies);
-    ASSIGN_OR_RETURN(const int64_t before, SteadyPeak(graph));
-    ASSIGN_OR_RETURN(const int64_t after, SteadyPeak(changed));
-    if (static_cast<double>(after) > kWorth * static_cast<double>(before) ||
-        before - after < kMinGainBytes) {
+    ASSIGN_OR_RETURN(const analysis::RuntimePrediction now,
+                     rewrite::PredictForRewrite(graph));
+    ASSIGN_OR_RETURN(const analysis::RuntimePrediction then,
+                     rewrite::PredictForRewrite(changed));
+    const int64_t before = now.peak_steady_bytes;
+    const int64_t after = then.peak_steady_bytes;
+    if (!rewrite::Pays(before, after) || before - after < kMinGainBytes) {
       return false;
     }
     graph = std::move(changed);
     context.Remark(absl::StrCat(
-        bodies.empty()
-            ? "the graph runs as a subgraph"
-            : absl::StrCat("the bodies of ", bodies.size(), " subgraphs run"),
+        wraps ? "the graph runs as a subgraph"
+              : absl::StrCat("the bodies of ", bodies.size(), " subgraphs run"),
         " without a memory pattern, steady state in ONNX Runtime ",
         FormatBytes(before), " -> ", FormatBytes(after), " (predicted)"));
     return true;
   }
 
  private:
-  // Less is within what a prediction is off.
-  static constexpr double kWorth = 0.97;
   static constexpr int64_t kMinGainBytes = 256 << 10;
-  static constexpr int64_t kLargeConstantBytes = 64 << 10;
-
-  static absl::StatusOr<int64_t> SteadyPeak(const Graph& graph) {
-    analysis::AnalysisManager analyses(&graph);
-    const analysis::RuntimeOptions options{
-        .threads = 2, .mapped_weights = analysis::MappedWeights::kNone};
-    ASSIGN_OR_RETURN(const analysis::RuntimePrediction prediction,
-                     PredictRuntime(graph, analyses, options));
-    return prediction.peak_steady_bytes;
-  }
 
   // kFailedPrecondition where it cannot be.
   static absl::Status Wrap(Graph& graph) {
     // What the branch returns: outputs that nodes compute, each once.
     std::vector<ValueId> results;
-    llvm::DenseMap<ValueId, bool> seen;
+    llvm::DenseSet<ValueId> seen;
     for (ValueId result : graph.block(ir::kMainBlock).results) {
       const ir::Value& value = graph.value(result);
-      if (value.kind != ir::ValueKind::kResult || seen[result]) continue;
-      seen[result] = true;
+      if (value.kind != ir::ValueKind::kResult || !seen.insert(result).second) {
+        continue;
+      }
       if (!value.type.is_tensor() || !value.type.shape.has_value() ||
-          !CanFill(value.type.element)) {
+          !rewrite::CanBuildWith(value.type.element)) {
         return absl::FailedPreconditionError(
             absl::StrCat("output \"", Printable(value.name), "\" is ",
                          ToString(value.type)));
@@ -255,10 +227,7 @@ class NoPattern final : public pass::Pass {
                                        results, "no_pattern/If");
     const BlockId body = builder.Subgraph(branch, "then_branch", "no_pattern");
     rewrite::MoveIntoSubgraph(graph, nodes, body);
-    const ValueId probe =
-        builder.Op(body, "SequenceLength", {empty}, scalar, "no_pattern/use");
-    std::vector<NodeId>& inside = graph.mutable_block(body).nodes;
-    inside.insert(inside.begin(), graph.value(probe).producer);
+    Read(builder, empty, body);
     const BlockId never = builder.Subgraph(branch, "else_branch", "never");
     for (ValueId result : results) {
       graph.mutable_block(body).results.push_back(inner[result]);
@@ -302,7 +271,7 @@ class NoPattern final : public pass::Pass {
     // An output has to come from the branch.
     for (ValueId result : main.results) constant[result] = false;
 
-    llvm::DenseMap<ValueId, bool> wanted;
+    llvm::DenseSet<ValueId> wanted;
     std::pair<std::vector<NodeId>, std::vector<NodeId>> nodes;
     for (auto it = main.nodes.rbegin(); it != main.nodes.rend(); ++it) {
       const ir::Node& node = graph.node(*it);
@@ -315,7 +284,7 @@ class NoPattern final : public pass::Pass {
             SizeBytes(graph.value(result).type);
         stays = stays || wanted.contains(result) ||
                 (bytes && bytes->is_constant() &&
-                 bytes->constant() > kLargeConstantBytes);
+                 bytes->constant() > rewrite::kSmallWeightBytes);
       }
       if (!all_constant || !stays) {
         nodes.second.push_back(*it);
@@ -323,7 +292,7 @@ class NoPattern final : public pass::Pass {
       }
       nodes.first.push_back(*it);
       for (ValueId operand : node.operands) {
-        if (operand != ir::kNoValue) wanted[operand] = true;
+        if (operand != ir::kNoValue) wanted.insert(operand);
       }
     }
     std::reverse(nodes.first.begin(), nodes.first.end());

@@ -31,6 +31,26 @@ int OpsetOf(const ir::Graph& graph) {
 
 bool CanBuild(const ir::Graph& graph) { return OpsetOf(graph) >= kMinOpset; }
 
+bool CanBuildWith(ir::ElementType type) {
+  switch (type) {
+    case ir::ElementType::kFloat:
+    case ir::ElementType::kFloat16:
+    case ir::ElementType::kDouble:
+    case ir::ElementType::kInt8:
+    case ir::ElementType::kInt16:
+    case ir::ElementType::kInt32:
+    case ir::ElementType::kInt64:
+    case ir::ElementType::kUint8:
+    case ir::ElementType::kUint16:
+    case ir::ElementType::kUint32:
+    case ir::ElementType::kUint64:
+    case ir::ElementType::kBool:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Builder::Builder(ir::Graph* graph) : graph_(graph), opset_(OpsetOf(*graph)) {
   names_.reserve(graph->num_values() + graph->num_nodes());
   for (size_t i = 0; i < graph->num_values(); ++i) {

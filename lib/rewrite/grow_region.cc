@@ -6,6 +6,9 @@
 #include <random>
 #include <utility>
 
+#include "llvm/ADT/DenseSet.h"
+#include "onnx_memopt/rewrite/outline.h"
+
 namespace onnx_memopt::rewrite {
 namespace {
 
@@ -17,12 +20,6 @@ using ir::SplitWay;
 using ir::ValueId;
 
 constexpr int64_t kMaxDivisor = 1 << 16;
-constexpr int64_t kSmallWeightBytes = 64 << 10;
-
-bool IsUsable(const SplitWay& way) {
-  return way.combine == ir::Combine::kNone && !way.windowed &&
-         way.attributes.empty() && way.pads.empty();
-}
 
 // True if the parts of each operand make up its axis, as those of the results
 // do: a Slice that reads the first half of its operand does not.
@@ -177,7 +174,7 @@ class Grower {
   bool MakeConvex(int seed) {
     while (true) {
       // Outside nodes that read, perhaps through others, what the region makes.
-      llvm::DenseMap<int, bool> downstream;
+      llvm::DenseSet<int> downstream;
       int leaving = -1;
       int last = -1;
       for (const auto& entry : ways_) last = std::max(last, entry.first);
@@ -190,7 +187,7 @@ class Grower {
           if (producer < 0) continue;
           const bool outside = downstream.contains(producer);
           if (!inside && (outside || ways_.contains(producer))) {
-            downstream[p] = true;
+            downstream.insert(p);
             break;
           }
           if (inside && outside) {
@@ -201,45 +198,42 @@ class Grower {
       }
       if (leaving < 0) return true;
       // All that leads to it goes, or, if the seed does, all that comes of it.
-      llvm::DenseMap<int, bool> above;
+      llvm::DenseSet<int> above;
       CollectAbove(leaving, &above);
       if (!above.contains(seed)) {
-        for (const auto& entry : above) ways_.erase(entry.first);
+        for (int position : above) ways_.erase(position);
         continue;
       }
-      llvm::DenseMap<int, bool> below;
+      llvm::DenseSet<int> below;
       CollectBelow(leaving, last, &below);
       if (below.contains(seed)) return false;
       bool removed = false;
-      for (const auto& entry : below) {
-        removed = ways_.erase(entry.first) || removed;
-      }
+      for (int position : below) removed = ways_.erase(position) || removed;
       if (!removed) return false;
     }
   }
 
-  void CollectAbove(int from, llvm::DenseMap<int, bool>* above) const {
+  void CollectAbove(int from, llvm::DenseSet<int>* above) const {
     std::vector<int> pending = {from};
     while (!pending.empty()) {
       const int position = pending.back();
       pending.pop_back();
       for (ValueId value : flow_.uses(position)) {
         const int producer = flow_.producer(value);
-        if (producer >= 0 && above->try_emplace(producer, true).second) {
+        if (producer >= 0 && above->insert(producer).second) {
           pending.push_back(producer);
         }
       }
     }
   }
 
-  void CollectBelow(int from, int last,
-                    llvm::DenseMap<int, bool>* below) const {
-    (*below)[from] = true;
+  void CollectBelow(int from, int last, llvm::DenseSet<int>* below) const {
+    below->insert(from);
     for (int p = from + 1; p <= last; ++p) {
       for (ValueId value : flow_.uses(p)) {
         const int producer = flow_.producer(value);
         if (producer >= 0 && below->contains(producer)) {
-          (*below)[p] = true;
+          below->insert(p);
           break;
         }
       }
@@ -248,12 +242,12 @@ class Grower {
 
   // Leaves what hangs together with the seed by something that is split.
   void KeepConnected(int seed) {
-    llvm::DenseMap<int, bool> reached;
+    llvm::DenseSet<int> reached;
     std::vector<int> pending = {seed};
-    reached[seed] = true;
+    reached.insert(seed);
     const auto reach = [&](int position) {
       if (position >= 0 && ways_.contains(position) &&
-          reached.try_emplace(position, true).second) {
+          reached.insert(position).second) {
         pending.push_back(position);
       }
     };
@@ -325,7 +319,7 @@ const std::vector<SplitWay>& BlockFlow::ways(int position) const {
     if (!node.is_call && node.blocks.empty() && !misread) {
       *ways = SplitWays(graph_, nodes_[static_cast<size_t>(position)]);
       std::erase_if(*ways, [&](const SplitWay& way) {
-        return !IsUsable(way) || !UsesWholeAxes(graph_, node, way) ||
+        return !CanSplit(way) || !UsesWholeAxes(graph_, node, way) ||
                SplitsWeight(graph_, node, way);
       });
     }
@@ -333,14 +327,9 @@ const std::vector<SplitWay>& BlockFlow::ways(int position) const {
   return *ways;
 }
 
-bool BlockFlow::is_block_result(ValueId value) const {
-  const auto& results = graph_.block(block_).results;
-  return std::find(results.begin(), results.end(), value) != results.end();
-}
-
 std::optional<SplitPlan> GrowRegion(const BlockFlow& flow, int seed,
                                     const SplitWay& way, int begin, int end) {
-  if (!IsUsable(way) || seed < begin || seed >= end) return std::nullopt;
+  if (!CanSplit(way) || seed < begin || seed >= end) return std::nullopt;
   return Grower(flow, begin, end).Run(seed, way);
 }
 

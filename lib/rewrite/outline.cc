@@ -15,14 +15,6 @@ using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
 
-// Constants that are folded, and biases: their copies cost nothing.
-constexpr int64_t kSmallWeightBytes = 64 << 10;
-
-bool IsConvolution(const Node& node) {
-  return node.op_type == "Conv" || node.op_type == "ConvTranspose" ||
-         node.op_type == "FusedConv";
-}
-
 struct Uses {
   bool elsewhere = false;
   bool by_convolution = false;
@@ -37,6 +29,11 @@ bool Moves(const Graph& graph, ValueId id, const Uses& uses) {
 }
 
 }  // namespace
+
+bool IsConvolution(const Node& node) {
+  return node.op_type == "Conv" || node.op_type == "ConvTranspose" ||
+         node.op_type == "FusedConv";
+}
 
 void MoveIntoSubgraph(Graph& graph, absl::Span<const NodeId> nodes,
                       BlockId body) {

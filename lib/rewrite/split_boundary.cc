@@ -20,27 +20,6 @@ using ir::Shape;
 using ir::Type;
 using ir::ValueId;
 
-// Types that Slice, Transpose and Scan take in every version and runtime.
-bool CanMove(ir::ElementType type) {
-  switch (type) {
-    case ir::ElementType::kFloat:
-    case ir::ElementType::kFloat16:
-    case ir::ElementType::kDouble:
-    case ir::ElementType::kInt8:
-    case ir::ElementType::kInt16:
-    case ir::ElementType::kInt32:
-    case ir::ElementType::kInt64:
-    case ir::ElementType::kUint8:
-    case ir::ElementType::kUint16:
-    case ir::ElementType::kUint32:
-    case ir::ElementType::kUint64:
-    case ir::ElementType::kBool:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool AllConstant(const Shape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](const auto& dim) {
     return dim.has_value() && dim->is_constant();
@@ -61,7 +40,7 @@ Type WithShape(const Type& type, Shape shape) {
 
 absl::StatusOr<SplitBoundary::Form> SplitBoundary::FormOf(
     const Type& type, int axis, const Dim& part) const {
-  if (!CanMove(type.element)) {
+  if (!CanBuildWith(type.element)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "elements of type ", Name(type.element), " are not sliced"));
   }
@@ -95,6 +74,15 @@ ValueId SplitBoundary::Add(std::vector<NodeId>* list, BlockId block,
   return result;
 }
 
+// How Squeeze and Unsqueeze are told their axes: an operand since version 13.
+std::pair<std::vector<ValueId>, std::vector<ir::Attribute>>
+SplitBoundary::WithAxes(BlockId block, ValueId value, absl::string_view base,
+                        const std::vector<int64_t>& axes) {
+  if (builder_.opset() < 13) return {{value}, {{"axes", axes}}};
+  return {{value, builder_.Int64s(block, absl::StrCat(base, "/axes"), axes)},
+          {}};
+}
+
 // Adds or removes the first `axes` axes, each of extent 1.
 ValueId SplitBoundary::Unsqueeze(std::vector<NodeId>* list, BlockId block,
                                  ValueId value, int axes, const Type& type,
@@ -103,13 +91,8 @@ ValueId SplitBoundary::Unsqueeze(std::vector<NodeId>* list, BlockId block,
   std::iota(numbers.begin(), numbers.end(), 0);
   const absl::string_view op = squeeze ? "Squeeze" : "Unsqueeze";
   const std::string base = builder_.graph().value(value).name;
-  // Axes became an operand in version 13.
-  if (builder_.opset() < 13) {
-    return Add(list, block, op, {value}, type, base, {{"axes", numbers}});
-  }
-  const ValueId operand =
-      builder_.Int64s(block, absl::StrCat(base, "/axes"), numbers);
-  return Add(list, block, op, {value, operand}, type, base);
+  auto [operands, attributes] = WithAxes(block, value, base, numbers);
+  return Add(list, block, op, operands, type, base, std::move(attributes));
 }
 
 absl::StatusOr<ValueId> SplitBoundary::Input(ValueId whole, int axis) {
@@ -234,10 +217,9 @@ absl::Status SplitBoundary::Output(ValueId part, ValueId whole, int axis) {
   ASSIGN_OR_RETURN(const Form form, FormOf(type, axis, extent));
   // The values between the body's result and `whole`: what the Scan gives, then
   // what each node after it gives; the last one is `whole` itself.
-  const auto finish = [&](ValueId source, absl::string_view op,
-                          std::vector<ValueId> operands,
+  const auto finish = [&](absl::string_view op,
+                          const std::vector<ValueId>& operands,
                           std::vector<ir::Attribute> attributes) {
-    operands.insert(operands.begin(), source);
     after_.push_back(builder_.Node(outer_, op, operands, {whole},
                                    absl::StrCat(name, "/", op),
                                    std::move(attributes)));
@@ -263,12 +245,8 @@ absl::Status SplitBoundary::Output(ValueId part, ValueId whole, int axis) {
     std::vector<int64_t> axes(static_cast<size_t>(axis));
     std::iota(axes.begin(), axes.end(), 0);
     const ValueId source = scanned(items);
-    if (builder_.opset() < 13) {
-      finish(source, "Unsqueeze", {}, {{"axes", axes}});
-    } else {
-      finish(source, "Unsqueeze",
-             {builder_.Int64s(outer_, absl::StrCat(name, "/axes"), axes)}, {});
-    }
+    auto [operands, attributes] = WithAxes(outer_, source, name, axes);
+    finish("Unsqueeze", std::move(operands), std::move(attributes));
     return absl::OkStatus();
   }
 
@@ -276,10 +254,11 @@ absl::Status SplitBoundary::Output(ValueId part, ValueId whole, int axis) {
   stacked.insert(stacked.begin(), parts_);
   if (form == Form::kStacked) {
     body_results_.push_back(part);
-    finish(scanned(stacked), "Reshape",
-           {builder_.Int64s(outer_, absl::StrCat(name, "/shape"),
-                            Numbers(*type.shape))},
-           {});
+    finish(
+        "Reshape",
+        {scanned(stacked), builder_.Int64s(outer_, absl::StrCat(name, "/shape"),
+                                           Numbers(*type.shape))},
+        {});
     return absl::OkStatus();
   }
 
@@ -291,21 +270,13 @@ absl::Status SplitBoundary::Output(ValueId part, ValueId whole, int axis) {
     // Without the axis: [parts, before..., after...].
     Shape item = *part_type.shape;
     item.erase(item.begin() + axis);
-    const std::vector<int64_t> axes = {axis};
-    ValueId squeezed;
-    if (builder_.opset() < 13) {
-      squeezed = Add(&body_end_, body_, "Squeeze", {part},
-                     WithShape(type, item), name, {{"axes", axes}});
-    } else {
-      squeezed =
-          Add(&body_end_, body_, "Squeeze",
-              {part, builder_.Int64s(body_, absl::StrCat(name, "/axes"), axes)},
-              WithShape(type, item), name);
-    }
-    body_results_.push_back(squeezed);
+    auto [operands, attributes] = WithAxes(body_, part, name, {axis});
+    body_results_.push_back(Add(&body_end_, body_, "Squeeze", operands,
+                                WithShape(type, item), name,
+                                std::move(attributes)));
     for (int i = axis + 1; i < rank; ++i) permutation.push_back(i);
     item.insert(item.begin(), parts_);
-    finish(scanned(item), "Transpose", {}, {{"perm", permutation}});
+    finish("Transpose", {scanned(item)}, {{"perm", permutation}});
     return absl::OkStatus();
   }
   if (!AllConstant(*type.shape)) {
@@ -321,9 +292,9 @@ absl::Status SplitBoundary::Output(ValueId part, ValueId whole, int axis) {
       Add(&after_, outer_, "Transpose", {scanned(stacked)},
           WithShape(type, transposed), absl::StrCat(name, "/ordered"),
           {{"perm", permutation}});
-  finish(ordered, "Reshape",
-         {builder_.Int64s(outer_, absl::StrCat(name, "/shape"),
-                          Numbers(*type.shape))},
+  finish("Reshape",
+         {ordered, builder_.Int64s(outer_, absl::StrCat(name, "/shape"),
+                                   Numbers(*type.shape))},
          {});
   return absl::OkStatus();
 }

@@ -69,6 +69,10 @@ class SplitBoundary {
                   absl::Span<const ir::ValueId> operands, ir::Type type,
                   absl::string_view base,
                   std::vector<ir::Attribute> attributes = {});
+  // Operands and attributes.
+  std::pair<std::vector<ir::ValueId>, std::vector<ir::Attribute>> WithAxes(
+      ir::BlockId block, ir::ValueId value, absl::string_view base,
+      const std::vector<int64_t>& axes);
   ir::ValueId Unsqueeze(std::vector<ir::NodeId>* list, ir::BlockId block,
                         ir::ValueId value, int axes, const ir::Type& type,
                         bool squeeze);

@@ -62,7 +62,7 @@ class Splitter {
     for (const SplitNode& split : plan_.nodes) {
       const ir::Node& node = graph_.node(split.node);
       if (node.block != plan_.block || node.is_call || !node.blocks.empty() ||
-          split.way.windowed || split.way.combine != ir::Combine::kNone) {
+          !CanSplit(split.way)) {
         return absl::FailedPreconditionError(
             absl::StrCat("node \"", Printable(graph_.DisplayName(split.node)),
                          "\" cannot be part of a region"));
@@ -208,9 +208,7 @@ class Splitter {
       }
       graph_.mutable_node(split.node).operands[i] = use;
     }
-    RETURN_IF_ERROR(EditShapes(split, boundary));
-    if (way.attributes.empty() && way.pads.empty()) return absl::OkStatus();
-    return EditAttributes(split);
+    return EditShapes(split, boundary);
   }
 
   absl::Status EditShapes(const SplitNode& split, SplitBoundary& boundary) {
@@ -241,14 +239,6 @@ class Splitter {
       graph_.mutable_node(split.node).operands[operand] = shape;
     }
     return absl::OkStatus();
-  }
-
-  // The exporter takes a node's attributes from the source: one that differs is
-  // a new node.
-  absl::Status EditAttributes(const SplitNode& split) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("node \"", Printable(graph_.DisplayName(split.node)),
-                     "\" needs other attributes for a part"));
   }
 
   void Assemble(const SplitBoundary& boundary) {
@@ -295,6 +285,11 @@ class Splitter {
 };
 
 }  // namespace
+
+bool CanSplit(const SplitWay& way) {
+  return way.combine == ir::Combine::kNone && !way.windowed &&
+         way.attributes.empty() && way.pads.empty();
+}
 
 absl::StatusOr<NodeId> SplitRegion(Graph& graph, const SplitPlan& plan) {
   return Splitter(&graph, plan).Run();

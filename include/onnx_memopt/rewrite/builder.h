@@ -74,6 +74,8 @@ class Builder {
 // True if the model imports ONNX's operators in a version that has all of what
 // passes build: Slice with operands, Scan without a batch dimension, sequences.
 bool CanBuild(const ir::Graph& graph);
+// True if all of these take tensors of this type, in every version and runtime.
+bool CanBuildWith(ir::ElementType type);
 
 }  // namespace onnx_memopt::rewrite
 

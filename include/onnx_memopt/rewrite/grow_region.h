@@ -40,7 +40,6 @@ class BlockFlow {
   }
   // Of a node that can be part of a region; empty for others.
   const std::vector<ir::SplitWay>& ways(int position) const;
-  bool is_block_result(ir::ValueId value) const;
 
  private:
   const ir::Graph& graph_;

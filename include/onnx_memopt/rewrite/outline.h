@@ -5,10 +5,20 @@
 #ifndef ONNX_MEMOPT_REWRITE_OUTLINE_H_
 #define ONNX_MEMOPT_REWRITE_OUTLINE_H_
 
+#include <cstdint>
+
 #include "absl/types/span.h"
 #include "onnx_memopt/ir/graph.h"
 
 namespace onnx_memopt::rewrite {
+
+// Weights up to this are constants that runtimes fold, scales and biases:
+// copies and parts of them cost nothing.
+inline constexpr int64_t kSmallWeightBytes = 64 << 10;
+
+// A node whose filter the runtime lays out only where it is an initializer of
+// the very graph that uses it.
+bool IsConvolution(const ir::Node& node);
 
 // Moves `nodes`, which lie in one block, to the end of the schedule of `body`,
 // in the order given. What they define moves with them; the caller sees to it

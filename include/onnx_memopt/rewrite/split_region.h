@@ -38,6 +38,10 @@ struct SplitPlan {
   ir::Dim parts;
 };
 
+// True if a node of a region can be split this way: its parts are joined, none
+// is widened, and its attributes stay.
+bool CanSplit(const ir::SplitWay& way);
+
 // Changes `graph` to run the region in parts; returns the Scan.
 // kFailedPrecondition if the plan cannot be expressed, with the reason; the
 // graph may be half changed then: try it on a clone.
