@@ -9,13 +9,14 @@
 // Why it saves memory: while a region runs, its inputs and outputs are there as
 // a whole, and one part of all that is between them. The parts are items of the
 // batch, heads, tokens or rows of a matrix, channels: whatever dimension the
-// region's nodes keep apart (docs/split.md). A region is looked for at the
+// region's nodes keep apart (docs/passes.md). A region is looked for at the
 // highest step of the graph, then at the step that is highest then, and so on
 // until none helps; bodies of regions may be split again. Cost: a few
 // microseconds a part and node, and slower matrix products where parts have few
 // rows. Refuses: regions whose live bytes would not fall by `worth`, random
 // ops, subgraphs and calls as part of a region, models before opset 11, models
-// with tensors of unknown size. Must not run after it: nothing.
+// with tensors of unknown size or of more than 10,000 nodes. Must not run after
+// it: nothing.
 //
 // Options: max-regions (default 256), min-rows (default 32), force (default 0).
 
@@ -34,6 +35,7 @@
 #include "onnx_memopt/pass/pass_options.h"
 #include "onnx_memopt/rewrite/builder.h"
 #include "onnx_memopt/rewrite/grow_region.h"
+#include "onnx_memopt/rewrite/prediction.h"
 #include "onnx_memopt/rewrite/split_region.h"
 #include "onnx_memopt/rewrite/split_search.h"
 #include "onnx_memopt/support/format.h"
@@ -58,6 +60,12 @@ class Split final : public pass::Pass {
       return false;
     }
     if (force_ > 0) return Force(graph, context);
+    if (graph.num_nodes() > kMaxNodes) {
+      context.Remark(
+          absl::StrCat("left as it is: the search is for graphs of up to ",
+                       kMaxNodes, " nodes, this one has ", graph.num_nodes()));
+      return false;
+    }
     ASSIGN_OR_RETURN(const MemoryProfile* profile,
                      context.analyses().Get<MemoryProfile>());
     if (!profile->complete()) {
@@ -66,7 +74,9 @@ class Split final : public pass::Pass {
           "cannot be compared");
       return false;
     }
-    ASSIGN_OR_RETURN(const int64_t before, FirstPeak(graph));
+    ASSIGN_OR_RETURN(const analysis::RuntimePrediction now,
+                     rewrite::PredictForRewrite(graph));
+    const int64_t before = now.peak_first_bytes;
     rewrite::SplitSearch search(search_);
     Graph changed = graph.Clone();
     std::vector<std::string> remarks;
@@ -88,11 +98,11 @@ class Split final : public pass::Pass {
           " parts: ", FormatBytes(found->before_bytes), " -> ",
           FormatBytes(found->after_bytes)));
       RETURN_IF_ERROR(SplitRegion(changed, found->plan).status());
-      ASSIGN_OR_RETURN(const int64_t bytes, FirstPeak(changed));
-      if (static_cast<double>(bytes) <
-          kWorth * static_cast<double>(best_bytes)) {
+      ASSIGN_OR_RETURN(const analysis::RuntimePrediction then,
+                       rewrite::PredictForRewrite(changed));
+      if (rewrite::Pays(best_bytes, then.peak_first_bytes)) {
         best = changed.Clone();
-        best_bytes = bytes;
+        best_bytes = then.peak_first_bytes;
         best_regions = remarks.size();
       }
     }
@@ -111,8 +121,9 @@ class Split final : public pass::Pass {
 
  private:
   static constexpr size_t kShownRegions = 8;
-  // Less is within what a prediction is off.
-  static constexpr double kWorth = 0.97;
+  // Each region that is tried costs a walk over the graph, and the larger the
+  // graph, the more of them: the time is quadratic.
+  static constexpr size_t kMaxNodes = 10'000;
 
   // Regions that may not pay: to test that any region may be split.
   absl::StatusOr<bool> Force(Graph& graph, pass::PassContext& context) const {
@@ -131,16 +142,6 @@ class Split final : public pass::Pass {
     if (regions == 0) return false;
     context.Remark(absl::StrCat(regions, " regions, forced"));
     return true;
-  }
-
-  static absl::StatusOr<int64_t> FirstPeak(const Graph& graph) {
-    analysis::AnalysisManager analyses(&graph);
-    // Where weights come to lie is the same before and after.
-    const analysis::RuntimeOptions options{
-        .threads = 2, .mapped_weights = analysis::MappedWeights::kNone};
-    ASSIGN_OR_RETURN(const analysis::RuntimePrediction prediction,
-                     PredictRuntime(graph, analyses, options));
-    return prediction.peak_first_bytes;
   }
 
   rewrite::SplitSearchOptions search_;

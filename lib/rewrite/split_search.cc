@@ -12,6 +12,7 @@
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/rewrite/grow_region.h"
+#include "onnx_memopt/rewrite/outline.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::rewrite {
@@ -33,7 +34,6 @@ constexpr size_t kMaxPartCounts = 8;
 constexpr size_t kMaxCuts = 6;
 constexpr size_t kMaxSeeds = 12;
 constexpr int64_t kMaxParts = 4096;
-constexpr int64_t kLargeWeightBytes = 64 << 10;
 // A region of 16 times the nodes may hold twice the bytes.
 constexpr double kWidth = 0.25;
 
@@ -81,6 +81,7 @@ class SplitSearch::Place {
       }
       if (found_.has_value()) return std::move(found_);
     }
+    FindCrossing();
     for (int seed : seeds) {
       for (const SplitWay& way : flow_.ways(seed)) {
         RETURN_IF_ERROR(TryWay(seed, way));
@@ -151,19 +152,32 @@ class SplitSearch::Place {
   }
 
   // ONNX Runtime runs a convolution together with the activation and the
-  // residual sum behind it; apart from it they would need tensors of their own.
-  bool CutsFusion(const SplitPlan& plan) const {
-    llvm::DenseSet<NodeId> inside;
-    for (const SplitNode& split : plan.nodes) inside.insert(split.node);
+  // residual sum behind it, and keeps a blocked layout from one to the next: at
+  // a cut between them tensors of their own would appear.
+  bool CutsConvolutions(const SplitPlan& plan) const {
+    llvm::DenseSet<int> inside;
     for (const SplitNode& split : plan.nodes) {
-      const ir::Node& node = graph_.node(split.node);
-      if (node.info->recompute != ir::RecomputeCost::kCheap) continue;
-      for (ValueId operand : node.operands) {
+      inside.insert(flow_.position(split.node));
+    }
+    const auto is_convolution = [&](int position) {
+      return IsConvolution(graph_.node(flow_.node(position)));
+    };
+    // A convolution outside that reads what the region makes reads it as it
+    // comes.
+    const auto is_cut = [&](int from, int to) {
+      return inside.contains(from) != inside.contains(to) &&
+             (is_convolution(from) ||
+              (is_convolution(to) && inside.contains(to)));
+    };
+    for (int position : inside) {
+      for (ValueId operand : graph_.node(flow_.node(position)).operands) {
         const int producer = flow_.producer(operand);
-        if (producer < 0 || inside.contains(flow_.node(producer))) continue;
-        if (graph_.node(flow_.node(producer)).op_type == "Conv" &&
-            flow_.users(operand).size() == 1) {
-          return true;
+        if (producer >= 0 && is_cut(producer, position)) return true;
+      }
+      for (ValueId result : graph_.node(flow_.node(position)).results) {
+        if (result == kNoValue) continue;
+        for (int user : flow_.users(result)) {
+          if (is_cut(position, user)) return true;
         }
       }
     }
@@ -177,13 +191,11 @@ class SplitSearch::Place {
     for (const SplitNode& split : plan.nodes) {
       const ir::Node& node = graph_.node(split.node);
       // Blocked layouts of convolutions run over into what follows them.
-      if (node.op_type == "Conv" || node.op_type == "ConvTranspose") {
-        return true;
-      }
+      if (IsConvolution(node)) return true;
       for (ValueId operand : node.operands) {
         if (operand != kNoValue &&
             graph_.value(operand).kind == ir::ValueKind::kInitializer &&
-            Bytes(operand) > kLargeWeightBytes) {
+            Bytes(operand) > kSmallWeightBytes) {
           return true;
         }
       }
@@ -241,16 +253,39 @@ class SplitSearch::Place {
     return cuts;
   }
 
+  // Bytes made up to `before` and read from `after` on.
   int64_t Crossing(int before, int after) const {
-    int64_t bytes = 0;
-    for (int p = 0; p <= before; ++p) {
-      for (ValueId result : graph_.node(flow_.node(p)).results) {
-        if (result == kNoValue) continue;
-        const auto& users = flow_.users(result);
-        if (!users.empty() && users.back() >= after) bytes += Bytes(result);
-      }
+    int64_t bytes = crossing_[static_cast<size_t>(after)];
+    for (int p = before + 1; p < after; ++p) {
+      ForEachRead(p, [&](ValueId result, int last) {
+        if (last >= after) bytes -= Bytes(result);
+      });
     }
     return bytes;
+  }
+
+  // Results of the node at `position` that this block reads, each with the
+  // position of its last reader.
+  template <typename Visit>
+  void ForEachRead(int position, Visit visit) const {
+    for (ValueId result : graph_.node(flow_.node(position)).results) {
+      if (result == kNoValue) continue;
+      const auto& users = flow_.users(result);
+      if (!users.empty()) visit(result, users.back());
+    }
+  }
+
+  void FindCrossing() {
+    const auto size = static_cast<size_t>(flow_.size());
+    std::vector<int64_t> change(size + 1, 0);
+    for (int p = 0; p < flow_.size(); ++p) {
+      ForEachRead(p, [&](ValueId result, int last) {
+        change[static_cast<size_t>(p) + 1] += Bytes(result);
+        change[static_cast<size_t>(last) + 1] -= Bytes(result);
+      });
+    }
+    crossing_.resize(size + 1, 0);
+    std::partial_sum(change.begin(), change.end(), crossing_.begin());
   }
 
   absl::Status TryWay(int seed, const SplitWay& way) {
@@ -269,14 +304,22 @@ class SplitSearch::Place {
     return absl::OkStatus();
   }
 
+  // What grows there, if the runtime would gain by it.
+  std::optional<SplitPlan> Region(int seed, const SplitWay& way, int begin,
+                                  int end) const {
+    std::optional<SplitPlan> plan = GrowRegion(flow_, seed, way, begin, end);
+    if (plan.has_value() &&
+        (!HasProduct(*plan) || CutsConvolutions(*plan) ||
+         (flow_.block() != ir::kMainBlock && ReadsLargeWeights(*plan)))) {
+      plan.reset();
+    }
+    return plan;
+  }
+
   absl::Status TryWindow(int seed, const SplitWay& way, int begin, int end) {
     if (tried_ >= options_.max_candidates) return absl::OkStatus();
-    std::optional<SplitPlan> plan = GrowRegion(flow_, seed, way, begin, end);
+    std::optional<SplitPlan> plan = Region(seed, way, begin, end);
     if (!plan.has_value()) return absl::OkStatus();
-    if (!HasProduct(*plan) || CutsFusion(*plan) ||
-        (flow_.block() != ir::kMainBlock && ReadsLargeWeights(*plan))) {
-      return absl::OkStatus();
-    }
     const std::vector<Dim> counts = PartCounts(*plan);
     if (counts.empty()) return absl::OkStatus();
     plan->parts = counts.back();
@@ -304,8 +347,8 @@ class SplitSearch::Place {
     for (const SplitWay& way : flow_.ways(seed)) {
       if (ToString(way) != recipe.way) continue;
       std::optional<SplitPlan> plan =
-          GrowRegion(flow_, seed, way, std::max(0, seed + recipe.begin),
-                     std::min(flow_.size(), seed + recipe.end));
+          Region(seed, way, std::max(0, seed + recipe.begin),
+                 std::min(flow_.size(), seed + recipe.end));
       if (!plan.has_value()) continue;
       const std::vector<Dim> counts = PartCounts(*plan);
       if (std::find(counts.begin(), counts.end(), recipe.parts) ==
@@ -390,6 +433,8 @@ class SplitSearch::Place {
   const BlockFlow flow_;
   std::set<std::string> seen_;
   int tried_ = 0;
+  // By position: bytes made before it and read there or later.
+  std::vector<int64_t> crossing_;
   std::optional<SplitFound> found_;
   SplitRecipe recipe_;
 };

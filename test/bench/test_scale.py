@@ -123,3 +123,21 @@ def test_a_report_without_nodes_is_laid_out_alike(tmp_path):
     report = json.loads(text)
     assert report["nodes"] == []
     assert laid_out(report) == text
+
+
+def test_a_graph_that_is_too_large_to_search_is_not_split(tmp_path):
+    """The search takes time with the square of the nodes."""
+    nodes = [helper.make_node("Relu", [f"y{i}"], [f"y{i + 1}"])
+             for i in range(10_001)]
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 4096])
+            for name in ("y0", f"y{len(nodes)}")]
+    graph = helper.make_graph(nodes, "g", info[:1], info[1:])
+    onnx.save(helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18)]),
+        tmp_path / "m.onnx")
+    done = subprocess.run(
+        [PROGRAM, "m.onnx", "--passes=split", "-o", "out.onnx", "--json", "-",
+         "-q"], cwd=tmp_path, capture_output=True, check=True, timeout=60)
+    split, = json.loads(done.stdout)["passes"]
+    assert not split["changed"]
+    assert "up to 10000 nodes, this one has 10001" in split["remarks"][0]
