@@ -10,7 +10,6 @@ import argparse
 import pathlib
 import random
 import sys
-import tempfile
 
 import plan_table
 from plan_table import SHARED
@@ -171,19 +170,8 @@ def available():
 
 
 def main(arguments):
-    options = parse(arguments)
-    if plan_table.program() is None:
-        return 1
-    if not available():
-        return 0
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = pathlib.Path(scratch)
-        if options.without:
-            without_rules(options, folder)
-            return 0
-        done = plan_table.show(rows(options, folder), options.out,
-                               "plan_offsets")
-    return 0 if all(plan_table.is_right(r) for r in done) else 1
+    return plan_table.run_alone("plan_offsets", parse(arguments), available, rows,
+                                without_rules)
 
 
 if __name__ == "__main__":

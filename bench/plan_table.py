@@ -6,6 +6,7 @@ import pathlib
 import resource
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHARED = pathlib.Path(os.environ.get("ONNX_MEMOPT_SHARED",
@@ -84,3 +85,22 @@ def show(rows, folder, name):
 def is_right(row):
     """Whether the judge agrees with what the program says."""
     return row["judged"] in ("valid", "proved", "no plan")
+
+
+def run_alone(name, options, available, rows, without):
+    """One planner's benchmark, for its main: the exit code.
+
+    `rows(options, folder)` are those of the table; with --without,
+    `without(options, folder)` prints another one instead.
+    """
+    if program() is None:
+        return 1
+    if not available():
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        if options.without:
+            without(options, folder)
+            return 0
+        done = show(rows(options, folder), options.out, name)
+    return 0 if all(is_right(row) for row in done) else 1
