@@ -19,6 +19,7 @@
 #include "onnx-memopt-plan/commands.h"
 #include "onnx-memopt-plan/offsets_file.h"
 #include "onnx-memopt-plan/offsets_pools.h"
+#include "onnx-memopt-plan/parse_arguments.h"
 #include "onnx_memopt/plan/offsets.h"
 #include "onnx_memopt/plan/offsets_search.h"
 
@@ -102,14 +103,8 @@ std::optional<int> Parse(int argc, char** argv, Arguments& arguments) {
       ->check(CLI::IsMember({"nogoods", "support", "decompose", "fail-first",
                              "raise", "restarts", "low-aims", "warm-up"}));
   app.add_flag("-q,--quiet", arguments.quiet, "no progress");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return kExitOk;
-  } catch (const CLI::ParseError& error) {
-    std::cerr << "error: " << error.what() << "\n";
-    return kExitUsage;
+  if (const std::optional<int> code = ParseArguments(app, argc, argv)) {
+    return code;
   }
   if (capacity >= 0) options.capacity_bytes = capacity;
   for (const std::string& rule : without) {

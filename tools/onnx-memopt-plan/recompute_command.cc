@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "onnx-memopt-plan/commands.h"
+#include "onnx-memopt-plan/parse_arguments.h"
 #include "onnx-memopt-plan/recompute_file.h"
 #include "onnx_memopt/plan/recompute.h"
 
@@ -112,14 +113,8 @@ std::optional<int> Parse(int argc, char** argv, Arguments& arguments) {
       ->check(CLI::IsMember(
           {"schedule", "chain", "choices", "eviction", "keep", "anneal"}));
   app.add_flag("-q,--quiet", arguments.quiet, "no progress");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return kExitOk;
-  } catch (const CLI::ParseError& error) {
-    std::cerr << "error: " << error.what() << "\n";
-    return kExitUsage;
+  if (const std::optional<int> code = ParseArguments(app, argc, argv)) {
+    return code;
   }
   for (const std::string& method : without) {
     plan::RecomputeMethods& methods = options.methods;
