@@ -11,6 +11,8 @@ are skipped.
 import collections
 import os
 import pathlib
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -59,6 +61,28 @@ def shared_dir() -> pathlib.Path:
     if not (folder / "models").is_dir():
         pytest.skip(f"no shared models in {folder}: set ONNX_MEMOPT_SHARED")
     return folder.resolve()
+
+
+@pytest.fixture
+def materialize(request, tmp_path):
+    """A function that gives a shared model weights of random values, and its
+    path; skips the test if there is none of that name. Deleted after the
+    test, since some are gigabytes."""
+    def make(name: str) -> pathlib.Path:
+        # Asked for here, since a test may turn out to need none of them.
+        shared = request.getfixturevalue("shared_dir")
+        source = shared / "models" / f"{name}.onnx"
+        if not source.is_file():
+            pytest.skip(f"no {source.name} among the shared models")
+        subprocess.run(
+            [sys.executable, shared / "tools/materialize_weights.py", source,
+             tmp_path], check=True, stdout=subprocess.DEVNULL)
+        return tmp_path / source.name
+
+    yield make
+    for path in tmp_path.iterdir():
+        if path.is_file():
+            path.unlink()
 
 
 @pytest.fixture(scope="session")

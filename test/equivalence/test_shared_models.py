@@ -8,8 +8,6 @@ which needs 16 GB of memory and some minutes.
 import dataclasses
 import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import onnx
@@ -49,18 +47,9 @@ CASES = {
 
 
 @pytest.fixture(name="materialized")
-def fixture_materialized(shared_dir, tmp_path, request):
-    """The model `request.param` with weights; deleted after the test."""
-    name = request.param
-    source = shared_dir / "models" / f"{name}.onnx"
-    if not source.is_file():
-        pytest.skip(f"no {source.name} among the shared models")
-    subprocess.run(
-        [sys.executable, shared_dir / "tools/materialize_weights.py", source,
-         tmp_path], check=True, stdout=subprocess.DEVNULL)
-    yield name, tmp_path / source.name
-    for path in tmp_path.iterdir():
-        path.unlink()
+def fixture_materialized(request, materialize):
+    """The name `request.param` and the model with weights."""
+    return request.param, materialize(request.param)
 
 
 def make_feeds(model: onnx.ModelProto, dims: dict[str, int]) -> dict:

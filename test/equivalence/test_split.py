@@ -6,8 +6,6 @@ they pay or not. Chosen: the default pipeline on the shared models.
 
 import concurrent.futures
 import re
-import subprocess
-import sys
 
 import numpy as np
 import onnx
@@ -137,15 +135,9 @@ CHOSEN = {
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_chosen_regions(name, bin_dir, shared_dir, tmp_path, tallies):
-    source = shared_dir / "models" / f"{name}.onnx"
-    if not source.is_file():
-        pytest.skip(f"no {source.name} among the shared models")
-    subprocess.run(
-        [sys.executable, shared_dir / "tools/materialize_weights.py", source,
-         tmp_path], check=True, stdout=subprocess.DEVNULL)
-    source = tmp_path / source.name
-    output = tmp_path / "out.onnx"
+def test_chosen_regions(name, bin_dir, materialize, tallies):
+    source = materialize(name)
+    output = source.with_name("out.onnx")
     dims = CHOSEN[name]
     report = Programs(bin_dir).optimize(
         source, output, *test_shared_models.dim_options(dims))
@@ -163,8 +155,6 @@ def test_chosen_regions(name, bin_dir, shared_dir, tmp_path, tallies):
             after = runtime.run(str(output), feeds, level)
             assert not error_of(before, after)
             tallies[TITLE].add("runs of shared models compared")
-    for path in tmp_path.iterdir():
-        path.unlink()
 
 
 def test_that_regions_were_compared(tallies):

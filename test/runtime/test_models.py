@@ -6,8 +6,6 @@ hour of an idle machine and 16 GB of memory.
 """
 
 import os
-import subprocess
-import sys
 
 import ort_memory
 import pytest
@@ -25,21 +23,14 @@ LIGHT = ["light_bvlc_alexnet", "light_densenet121", "light_inception_v1",
 
 
 @pytest.fixture(name="model_path")
-def fixture_model_path(request, tmp_path):
+def fixture_model_path(request, materialize):
     name = request.param
-    if name.startswith("light_"):
-        path = bench.light_networks().get(name)
-        if path is None:
-            pytest.skip("the onnx package is not installed")
-        return path
-    shared = request.getfixturevalue("shared_dir")
-    source = shared / "models" / f"{name}.onnx"
-    if not source.is_file():
-        pytest.skip(f"no {source.name} among the shared models")
-    subprocess.run(
-        [sys.executable, shared / "tools/materialize_weights.py", source,
-         tmp_path], check=True, stdout=subprocess.DEVNULL)
-    return tmp_path / source.name
+    if not name.startswith("light_"):
+        return materialize(name)
+    path = bench.light_networks().get(name)
+    if path is None:
+        pytest.skip("the onnx package is not installed")
+    return path
 
 
 @pytest.mark.parametrize("level", ["none", "all"])
