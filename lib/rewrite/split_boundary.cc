@@ -246,7 +246,7 @@ absl::Status SplitBoundary::Output(ValueId part, ValueId whole, int axis) {
     std::iota(axes.begin(), axes.end(), 0);
     const ValueId source = scanned(items);
     auto [operands, attributes] = WithAxes(outer_, source, name, axes);
-    finish("Unsqueeze", std::move(operands), std::move(attributes));
+    finish("Unsqueeze", operands, std::move(attributes));
     return absl::OkStatus();
   }
 
