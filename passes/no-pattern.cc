@@ -55,8 +55,9 @@ class NoPattern final : public pass::Pass {
   absl::string_view name() const override { return "no-pattern"; }
 
   absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
-    if (!rewrite::CanBuild(graph)) {
-      context.Remark("left as it is: it needs opset 11 or newer");
+    if (const absl::Status status = rewrite::CheckCanBuild(graph);
+        !status.ok()) {
+      context.Remark(absl::StrCat("left as it is: ", status.message()));
       return false;
     }
     for (ValueId param : graph.block(ir::kMainBlock).params) {

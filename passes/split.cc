@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/runtime_model.h"
@@ -55,8 +56,9 @@ class Split final : public pass::Pass {
   absl::string_view name() const override { return "split"; }
 
   absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
-    if (!rewrite::CanBuild(graph)) {
-      context.Remark("left as it is: it needs opset 11 or newer");
+    if (const absl::Status status = rewrite::CheckCanBuild(graph);
+        !status.ok()) {
+      context.Remark(absl::StrCat("left as it is: ", status.message()));
       return false;
     }
     if (force_ > 0) return Force(graph, context);

@@ -23,7 +23,8 @@ enum class ExternalDataMode {
 };
 
 struct Options {
-  // Sizes of named dimensions. More than one size for a name is a sweep: the
+  // Sizes of named dimensions, for the report and to plan for: the rewritten
+  // model takes any. More than one size for a name is a sweep: the
   // report has every combination, and its main part is about the one with the
   // largest peak.
   std::map<std::string, std::vector<int64_t>> dims;

@@ -576,6 +576,8 @@ absl::StatusOr<ir::Graph> Import(std::shared_ptr<const LoadedModel> model,
   }
   RETURN_IF_ERROR(Importer(source, &state).Run());
   RETURN_IF_ERROR(InferTypes(options, &state));
+  state.graph.sizes_are_bound =
+      !options.dims.empty() || !options.input_shapes.empty();
   if (state.warnings_left_out > 0) {
     state.graph.warnings.push_back(
         absl::StrCat("... and ", state.warnings_left_out, " more"));

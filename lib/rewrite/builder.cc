@@ -29,7 +29,19 @@ int OpsetOf(const ir::Graph& graph) {
 
 }  // namespace
 
-bool CanBuild(const ir::Graph& graph) { return OpsetOf(graph) >= kMinOpset; }
+absl::Status CheckCanBuild(const ir::Graph& graph) {
+  if (OpsetOf(graph) < kMinOpset) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it needs opset ", kMinOpset, " or newer"));
+  }
+  if (graph.sizes_are_bound) {
+    return absl::FailedPreconditionError(
+        "the shapes of inputs were given, and a model that is rewritten for "
+        "them would take no others; give sizes of named dimensions, which are "
+        "only planned for");
+  }
+  return absl::OkStatus();
+}
 
 bool CanBuildWith(ir::ElementType type) {
   switch (type) {

@@ -32,9 +32,7 @@ class Splitter {
       : graph_(*graph), plan_(plan), builder_(graph) {}
 
   absl::StatusOr<NodeId> Run() {
-    if (!CanBuild(graph_)) {
-      return absl::FailedPreconditionError("it needs opset 11 or newer");
-    }
+    RETURN_IF_ERROR(CheckCanBuild(graph_));
     RETURN_IF_ERROR(CheckNodes());
     RETURN_IF_ERROR(PlaceOthers());
 

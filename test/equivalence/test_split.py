@@ -162,3 +162,33 @@ def test_that_regions_were_compared(tallies):
         pytest.skip("no operator case was selected")
     assert tallies[TITLE]["models with a region"] >= 300
     assert tallies[TITLE]["runs compared (level all)"] >= 300
+
+
+@pytest.mark.parametrize("option", [
+    "--dim=batch=16", "--dim=rows=1024", "--input-shape=x:16,128,64",
+    "--input-shape=x:1,1024,64"])
+def test_sizes_that_are_planned_for_are_not_written(option, bin_dir,
+                                                    tmp_path):
+    """The rewritten model takes any batch and rows, as the model did."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 18]>
+        mlp (float[batch, rows, 64] x, float[64, 1024] up,
+             float[1024, 64] down) => (float[batch, rows, 64] y)
+        {
+          wide = MatMul (x, up)
+          active = Relu (wide)
+          y = MatMul (active, down)
+        }""")
+    onnx.save(model, tmp_path / "m.onnx")
+    Programs(bin_dir).optimize(tmp_path / "m.onnx", tmp_path / "out.onnx",
+                               option)
+    rewritten = onnx.load(tmp_path / "out.onnx")
+    rng = np.random.default_rng(0)
+    for batch, rows in ((1, 1024), (3, 7), (16, 128)):
+        feeds = {name: runtime.feed_value(
+            rng.standard_normal(shape, dtype=np.float32),
+            onnx.TensorProto.FLOAT)
+            for name, shape in (("x", (batch, rows, 64)), ("up", (64, 1024)),
+                                ("down", (1024, 64)))}
+        before = runtime.run(model, feeds, runtime.ALL)
+        assert not error_of(before, runtime.run(rewritten, feeds, runtime.ALL))

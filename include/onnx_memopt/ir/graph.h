@@ -167,6 +167,10 @@ class Graph {
   std::vector<std::string> symbols;
   // What numbers are given for: a size for each of them; 1 where there is none.
   Bindings assumed;
+  // Types and known elements hold for sizes and input shapes that were given
+  // when the model was read, and not for all that the model takes: a pass must
+  // not write what follows from them.
+  bool sizes_are_bound = false;
 
  private:
   Graph(const Graph&) = default;

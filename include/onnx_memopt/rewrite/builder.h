@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "onnx_memopt/ir/graph.h"
@@ -71,9 +72,11 @@ class Builder {
   absl::flat_hash_set<std::string> names_;
 };
 
-// True if the model imports ONNX's operators in a version that has all of what
-// passes build: Slice with operands, Scan without a batch dimension, sequences.
-bool CanBuild(const ir::Graph& graph);
+// kFailedPrecondition, with the reason, unless the model imports ONNX's
+// operators in a version that has all of what passes build (Slice with
+// operands, Scan without a batch dimension, sequences), and its types are those
+// of the model, not of sizes that were given for it.
+absl::Status CheckCanBuild(const ir::Graph& graph);
 // True if all of these take tensors of this type, in every version and runtime.
 bool CanBuildWith(ir::ElementType type);
 
