@@ -1,13 +1,14 @@
 // libFuzzer target: any bytes, through everything that the programs do with a
-// model: read, import (as it is, and with its named dims bound), analyse,
-// report, rewrite, write, and read again. Nothing may crash, leak or hang, and
-// what was written must be read again.
+// model: read, import (with sizes assumed for its named dims, and with these
+// bound), analyse, report, rewrite, write, and read again. Nothing may crash,
+// leak or hang, and what was written must be read again.
 //
 //   build/asan/bin/import_fuzz -max_total_time=60
 //       -dict=test/fuzz/import_fuzz.dict test/fuzz/corpus/import_fuzz
 //
-// The sizes that dims are bound to come from a hash of the bytes, so that an
-// input reproduces by itself and is an .onnx file that other tools can open.
+// Sizes of dims and the region that is split come from a hash of the bytes, so
+// that an input reproduces by itself and is an .onnx file that other tools can
+// open.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/substitute.h"
 #include "onnx_memopt/analysis/aliases.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
 #include "onnx_memopt/analysis/cost.h"
@@ -49,10 +51,12 @@ using ModelPtr = std::shared_ptr<const io::LoadedModel>;
 
 // No such folder, so that no file of this machine is read.
 constexpr char kFolder[] = "/nonexistent/onnx-memopt";
-// The default pipeline, with a bound on its work. An input that takes seconds
-// finds nothing that a smaller one does not.
+// The default pipeline, with a bound on its work, and a region that is split
+// whether or not it pays: $0 says which. An input that takes seconds finds
+// nothing that a smaller one does not.
 constexpr char kPipeline[] =
-    "drop-dead,share-initializers,reorder{max-states=2000,beam=4}";
+    "drop-dead,share-initializers,reorder{max-states=2000,beam=4},"
+    "split{force=$0},split{max-regions=1},no-pattern";
 // Functions that call functions unfold to many nodes: those are imported only.
 constexpr size_t kMaxNodes = 20'000;
 constexpr size_t kMaxBytes = 64 << 10;
@@ -92,9 +96,11 @@ absl::Status Analyse(const ir::Graph& graph) {
   return PrintAnalysis<analysis::Packing>(graph, analyses);
 }
 
-absl::Status Rewrite(ir::Graph& graph) {
-  ASSIGN_OR_RETURN(const pass::Pipeline pipeline,
-                   pass::ParsePipeline(kPipeline, passes::RegisteredPasses()));
+absl::Status Rewrite(ir::Graph& graph, uint64_t hash) {
+  ASSIGN_OR_RETURN(
+      const pass::Pipeline pipeline,
+      pass::ParsePipeline(absl::Substitute(kPipeline, 1 + hash % 1000),
+                          passes::RegisteredPasses()));
   return RunPipeline(pipeline, graph, {}).status();
 }
 
@@ -127,16 +133,18 @@ bool IsRefusal(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsOutOfRange(status);
 }
 
-void RunOnce(const ModelPtr& model, const io::ImportOptions& options) {
+void RunOnce(const ModelPtr& model, const io::ImportOptions& options,
+             uint64_t hash) {
   absl::StatusOr<ir::Graph> graph = Import(model, options);
   if (!graph.ok()) return;
+  graph->assumed = BindAll(graph->symbols, hash);
   Expect(Verify(*graph), "import");
   if (graph->num_nodes() > kMaxNodes) return;
   ToString(*graph);
   const absl::Status analysed = Analyse(*graph);
   if (IsRefusal(analysed)) return;
   Expect(analysed, "analyses");
-  const absl::Status rewritten = Rewrite(*graph);
+  const absl::Status rewritten = Rewrite(*graph, hash);
   if (IsRefusal(rewritten)) return;
   Expect(rewritten, "passes");
   Expect(Analyse(*graph), "analyses after the passes");
@@ -163,9 +171,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::StatusOr<ModelPtr> model =
       io::FromBytes(std::move(bytes), kFolder);
   if (!model.ok()) return 0;
-  RunOnce(*model, {});
+  RunOnce(*model, {}, hash);
   const absl::StatusOr<ir::Graph> graph = Import(*model, {});
   if (!graph.ok() || graph->symbols.empty()) return 0;
-  RunOnce(*model, {.dims = BindAll(graph->symbols, hash)});
+  RunOnce(*model, {.dims = BindAll(graph->symbols, hash)}, hash);
   return 0;
 }
