@@ -30,7 +30,7 @@ absl::StatusOr<LoadGrowth> LoadGrowth::Compute(const ir::Graph& graph,
   ASSIGN_OR_RETURN(const Sizes* sizes, analyses.Get<Sizes>());
   LoadGrowth growth;
   std::vector<bool> constant(graph.num_values());  // once loaded
-  std::vector<bool> folded(graph.num_values());
+  growth.folded_.resize(graph.num_values());
   for (size_t i = 0; i < graph.num_values(); ++i) {
     const ir::Value& value = graph.value(ValueId(static_cast<uint32_t>(i)));
     constant[i] = value.weight != ir::kNoWeight && !value.overridable;
@@ -54,7 +54,7 @@ absl::StatusOr<LoadGrowth> LoadGrowth::Compute(const ir::Graph& graph,
     }
     for (ValueId result : node.results) {
       if (!folds || result == ir::kNoValue) continue;
-      constant[Index(result)] = folded[Index(result)] = true;
+      constant[Index(result)] = growth.folded_[Index(result)] = true;
     }
   }
   for (ValueId result : graph.block(ir::kMainBlock).results) {
@@ -64,9 +64,9 @@ absl::StatusOr<LoadGrowth> LoadGrowth::Compute(const ir::Graph& graph,
     if (!constant[i]) continue;
     const int64_t bytes =
         sizes->bytes(ValueId(static_cast<uint32_t>(i))).value_or(0);
-    if (folded[i] && kept[i]) {
+    if (growth.folded_[i] && kept[i]) {
       growth.growth_bytes_ = SaturatingAdd(growth.growth_bytes_, bytes);
-    } else if (!folded[i] && consumed[i] && !kept[i]) {
+    } else if (!growth.folded_[i] && consumed[i] && !kept[i]) {
       growth.growth_bytes_ -= bytes;
     }
   }

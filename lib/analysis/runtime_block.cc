@@ -83,7 +83,8 @@ class Builder {
     std::vector<std::pair<int, NodeId>> steps;
     bool has_calls = false;
     for (NodeId id : timeline.steps(out_.block)) {
-      if (IsOp(graph_.node(id), "Constant")) continue;
+      const Node& node = graph_.node(id);
+      if (IsOp(node, "Constant") || context_.IsFolded(node)) continue;
       int depth = 0;
       for (ir::BlockId b = graph_.node(id).block;
            graph_.block(b).kind == ir::BlockKind::kCallBody;
@@ -264,7 +265,7 @@ class Builder {
   }
 
   void CountMapped(const Node& node, size_t operand, RuntimeStep* step) {
-    if (!context_.IsConstant(node.operands[operand])) return;
+    if (graph_.value(node.operands[operand]).weight == ir::kNoWeight) return;
     const int64_t bytes = ReadsInPlace(context_, node, operand);
     if (bytes <= 0) return;
     if (!mapped_.try_emplace(node.operands[operand], 1).second) return;
@@ -310,7 +311,17 @@ std::optional<ConcreteShape> RuntimeContext::OperandShape(
 }
 
 bool RuntimeContext::IsConstant(ValueId value) const {
-  return value != kNoValue && graph.value(value).weight != ir::kNoWeight;
+  return value != kNoValue &&
+         (graph.value(value).weight != ir::kNoWeight ||
+          (folding != nullptr && folding->is_folded(value)));
+}
+
+bool RuntimeContext::IsFolded(const Node& node) const {
+  return folding != nullptr &&
+         std::any_of(node.results.begin(), node.results.end(),
+                     [&](ValueId result) {
+                       return result != kNoValue && folding->is_folded(result);
+                     });
 }
 
 absl::StatusOr<RuntimeBlock> BuildRuntimeBlockIn(const RuntimeContext& context,
@@ -323,12 +334,15 @@ absl::StatusOr<RuntimeBlock> BuildRuntimeBlock(const ir::Graph& graph,
                                                ir::BlockId block,
                                                const RuntimeOptions& options) {
   ASSIGN_OR_RETURN(const Sizes* sizes, analyses.Get<Sizes>());
-  return BuildRuntimeBlockIn({.graph = graph,
-                              .analyses = analyses,
-                              .sizes = *sizes,
-                              .bindings = AssumedBindings(graph),
-                              .options = options},
-                             block);
+  RuntimeContext context{.graph = graph,
+                         .analyses = analyses,
+                         .sizes = *sizes,
+                         .bindings = AssumedBindings(graph),
+                         .options = options};
+  if (options.folding) {
+    ASSIGN_OR_RETURN(context.folding, analyses.Get<LoadGrowth>());
+  }
+  return BuildRuntimeBlockIn(context, block);
 }
 
 }  // namespace onnx_memopt::analysis

@@ -7,6 +7,7 @@
 
 #include "llvm/ADT/SmallVector.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/analysis/load_growth.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/ir/graph.h"
@@ -22,13 +23,17 @@ struct RuntimeContext {
   const Sizes& sizes;
   ir::Bindings bindings;
   RuntimeOptions options;
+  const LoadGrowth* folding = nullptr;  // if options.folding
 
   // nullopt: not a tensor, or a dimension is unknown.
   std::optional<ConcreteShape> ShapeOf(ir::ValueId value) const;
   std::optional<ConcreteShape> OperandShape(const ir::Node& node,
                                             size_t operand) const;
-  // True for weights: operands that are there before the run.
+  // True for operands that are there before the run: weights, and what is
+  // computed from them when the model is loaded.
   bool IsConstant(ir::ValueId value) const;
+  // True for nodes that run when the model is loaded.
+  bool IsFolded(const ir::Node& node) const;
 };
 
 // lib/analysis/ort_scratch.cc: fills scratch_bytes and malloc_bytes.

@@ -180,6 +180,7 @@ absl::StatusOr<ReportRuntimePeaks> PredictPeaks(
   // Pages of mapped weights are part of the weights, which the report has
   // beside it.
   options.mapped_weights = analysis::MappedWeights::kNone;
+  options.folding = true;
   ASSIGN_OR_RETURN(const analysis::RuntimePrediction prediction,
                    PredictRuntime(graph, analyses, options));
   return ReportRuntimePeaks{.first_peak_bytes = prediction.peak_first_bytes,

@@ -13,7 +13,9 @@ absl::StatusOr<analysis::RuntimePrediction> PredictForRewrite(
     const ir::Graph& graph) {
   analysis::AnalysisManager analyses(&graph);
   const analysis::RuntimeOptions options{
-      .threads = 2, .mapped_weights = analysis::MappedWeights::kNone};
+      .threads = 2,
+      .folding = true,
+      .mapped_weights = analysis::MappedWeights::kNone};
   return PredictRuntime(graph, analyses, options);
 }
 

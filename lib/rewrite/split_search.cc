@@ -13,6 +13,7 @@
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/rewrite/grow_region.h"
 #include "onnx_memopt/rewrite/outline.h"
+#include "onnx_memopt/rewrite/working_memory.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::rewrite {
@@ -62,17 +63,17 @@ double Score(const SplitFound& found) {
 class SplitSearch::Place {
  public:
   Place(const SplitSearchOptions& options, const Graph& graph, BlockId block,
-        const analysis::Sizes& sizes, const MemoryProfile& profile)
+        const analysis::Sizes& sizes, const WorkingMemory& memory)
       : options_(options),
         graph_(graph),
         sizes_(sizes),
-        profile_(profile.block(block)),
+        memory_(memory),
         bindings_(analysis::AssumedBindings(graph)),
         flow_(graph, block) {}
 
   absl::StatusOr<std::optional<SplitFound>> Run(
       std::vector<SplitRecipe>* recipes) {
-    const int peak = profile_.peak_step;
+    const int peak = memory_.peak_step;
     if (peak < 0 || peak >= flow_.size()) return std::optional<SplitFound>();
     const std::vector<int> seeds = Seeds(peak);
     for (const SplitRecipe& recipe : *recipes) {
@@ -361,15 +362,18 @@ class SplitSearch::Place {
     return absl::OkStatus();
   }
 
-  // Live bytes at the highest step of a region, before and after it is split;
-  // nullopt if it cannot be.
+  // Working memory at the highest step of a region, before and after it is
+  // split; nullopt if it cannot be, or does not have the peak.
   absl::StatusOr<std::optional<SplitFound>> Measure(
       const SplitPlan& plan) const {
     SplitFound found{.plan = plan};
     const int first = flow_.position(plan.nodes.front().node);
     const int last = flow_.position(plan.nodes.back().node);
     for (int p = first; p <= last; ++p) {
-      found.before_bytes = std::max(found.before_bytes, profile_.live_bytes[p]);
+      found.before_bytes = std::max(found.before_bytes, memory_.bytes[p]);
+    }
+    if (found.before_bytes < memory_.bytes[memory_.peak_step]) {
+      return std::optional<SplitFound>();
     }
     Graph changed = graph_.Clone();
     const absl::StatusOr<NodeId> scan = SplitRegion(changed, plan);
@@ -378,16 +382,15 @@ class SplitSearch::Place {
     }
     RETURN_IF_ERROR(scan.status());
     AnalysisManager analyses(&changed);
-    ASSIGN_OR_RETURN(const MemoryProfile* profile,
-                     analyses.Get<MemoryProfile>());
     // The steps that were not there, and those that stood among the region's.
-    const analysis::BlockProfile& after = profile->block(plan.block);
+    ASSIGN_OR_RETURN(const WorkingMemory after,
+                     WorkingMemoryOf(changed, analyses, plan.block));
     const auto& nodes = changed.block(plan.block).nodes;
     // Nodes before the region and after it are where they were.
     const size_t same_after = static_cast<size_t>(flow_.size() - 1 - last);
     for (size_t p = static_cast<size_t>(first); p + same_after < nodes.size();
          ++p) {
-      found.after_bytes = std::max(found.after_bytes, after.live_bytes[p]);
+      found.after_bytes = std::max(found.after_bytes, after.bytes[p]);
     }
     return std::optional<SplitFound>(std::move(found));
   }
@@ -428,7 +431,7 @@ class SplitSearch::Place {
   const SplitSearchOptions& options_;
   const Graph& graph_;
   const analysis::Sizes& sizes_;
-  const analysis::BlockProfile& profile_;
+  const WorkingMemory& memory_;
   const ir::Bindings bindings_;
   const BlockFlow flow_;
   std::set<std::string> seen_;
@@ -447,13 +450,17 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
                    analyses.Get<analysis::Sizes>());
   // From the main graph down to the innermost subgraph that runs at the peak.
   std::vector<BlockId> path = {ir::kMainBlock};
+  std::vector<WorkingMemory> memory;
   while (true) {
-    const analysis::BlockProfile& here = profile->block(path.back());
-    if (here.peak_step < 0) break;
+    ASSIGN_OR_RETURN(WorkingMemory here,
+                     WorkingMemoryOf(graph, analyses, path.back()));
+    memory.push_back(std::move(here));
+    const int peak = memory.back().peak_step;
+    if (peak < 0) break;
     const auto& nodes = graph.block(path.back()).nodes;
     // With calls of functions, steps are not positions.
-    if (here.live_bytes.size() != nodes.size()) break;
-    const NodeId node = nodes[static_cast<size_t>(here.peak_step)];
+    if (memory.back().bytes.size() != nodes.size()) break;
+    const NodeId node = nodes[static_cast<size_t>(peak)];
     BlockId next = ir::kNoBlock;
     for (BlockId block : graph.node(node).blocks) {
       if (next == ir::kNoBlock ||
@@ -461,15 +468,15 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
         next = block;
       }
     }
-    if (next == ir::kNoBlock || here.nested_bytes[here.peak_step] == 0) break;
+    if (next == ir::kNoBlock ||
+        profile->block(path.back()).nested_bytes[peak] == 0) {
+      break;
+    }
     path.push_back(next);
   }
-  for (auto block = path.rbegin(); block != path.rend(); ++block) {
-    if (profile->block(*block).live_bytes.size() !=
-        graph.block(*block).nodes.size()) {
-      continue;
-    }
-    Place place(options_, graph, *block, *sizes, *profile);
+  for (size_t i = path.size(); i-- > 0;) {
+    if (memory[i].bytes.size() != graph.block(path[i]).nodes.size()) continue;
+    Place place(options_, graph, path[i], *sizes, memory[i]);
     ASSIGN_OR_RETURN(std::optional<SplitFound> found, place.Run(&recipes_));
     if (found.has_value()) return found;
   }

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
@@ -31,12 +32,15 @@ class LoadGrowth {
   // Results that stay, less weights that go; negative where it shrinks. Of
   // what is of known size.
   int64_t growth_bytes() const { return growth_bytes_; }
+  // Of a value of the main graph: computed then, not in a run.
+  bool is_folded(ir::ValueId value) const { return folded_[ir::Index(value)]; }
 
   void Print(const ir::Graph& graph, std::string* out) const;
 
  private:
   int64_t folded_nodes_ = 0;
   int64_t growth_bytes_ = 0;
+  std::vector<bool> folded_;  // by ValueId
 };
 
 }  // namespace onnx_memopt::analysis

@@ -68,6 +68,9 @@ struct RuntimeOptions {
   bool pattern = true;  // enable_mem_pattern
   bool reuse = true;    // enable_mem_reuse
   int threads = 1;      // intra_op_num_threads
+  // What the main graph computes from weights alone is computed when the model
+  // is loaded, as the runtime does unless graph_optimization_level is "none".
+  bool folding = false;
   MappedWeights mapped_weights = MappedWeights::kAll;
 };
 

@@ -13,8 +13,8 @@
 
 namespace onnx_memopt::rewrite {
 
-// ONNX Runtime with default options and two threads, without the pages of
-// mapped weights, which lie the same before and after.
+// ONNX Runtime with default options and two threads, constants folded, without
+// the pages of mapped weights, which lie the same before and after.
 absl::StatusOr<analysis::RuntimePrediction> PredictForRewrite(
     const ir::Graph& graph);
 

@@ -1,5 +1,5 @@
-// Looks for the region that lowers the peak of a graph the most when it runs
-// part by part.
+// Looks for the region that lowers the peak of a graph's working memory the
+// most when it runs part by part.
 //
 //   SplitSearch search({});
 //   ASSIGN_OR_RETURN(std::optional<SplitFound> found, search.Find(graph));
@@ -19,8 +19,8 @@
 namespace onnx_memopt::rewrite {
 
 struct SplitSearchOptions {
-  // A region is worth it if the live bytes over its steps fall below this part
-  // of what they were.
+  // A region is worth it if the working memory over its steps falls below this
+  // part of what it was.
   double worth = 0.93;
   // And by so many bytes.
   int64_t min_gain_bytes = 64 << 10;
@@ -37,7 +37,7 @@ struct SplitSearchOptions {
 
 struct SplitFound {
   SplitPlan plan;
-  // Live bytes at the highest step of the region, before and after.
+  // Working memory at the highest step of the region, before and after.
   int64_t before_bytes = 0;
   int64_t after_bytes = 0;
 };
@@ -55,8 +55,8 @@ class SplitSearch {
  public:
   explicit SplitSearch(SplitSearchOptions options) : options_(options) {}
 
-  // The best region that covers the peak of the graph, or of a subgraph that
-  // runs at the peak; nullopt if none is worth it.
+  // The best region that covers the peak of the graph's working memory, or of
+  // a subgraph that runs there; nullopt if none is worth it.
   absl::StatusOr<std::optional<SplitFound>> Find(const ir::Graph& graph);
 
  private:
