@@ -31,7 +31,9 @@ absl::Status Set(const std::string& key, const std::string& value,
     if (key == "arena") options->arena = on;
     if (key == "pattern") options->pattern = on;
     if (key == "reuse") options->reuse = on;
-    if (key == "arena" || key == "pattern" || key == "reuse") {
+    if (key == "folding") options->folding = on;
+    if (key == "arena" || key == "pattern" || key == "reuse" ||
+        key == "folding") {
       return absl::OkStatus();
     }
   }
@@ -61,7 +63,8 @@ absl::Status Set(const std::string& key, const std::string& value,
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "--predict: expected default, bare, or some of arena=on|off, "
-      "pattern=on|off, reuse=on|off, threads=N, mapped=none|original|all, "
+      "pattern=on|off, reuse=on|off, folding=on|off, threads=N, "
+      "mapped=none|original|all, "
       "order=default|priority|file, target=ideal|onnxruntime; not \"",
       key, value.empty() ? "" : "=", value, "\""));
 }

@@ -8,6 +8,10 @@
 // ONNX Runtime's arena keeps what the attention took, and has no place there
 // for the logits. So the working memory is what splitting can lower, even where
 // the live peak is elsewhere.
+//
+//   ASSIGN_OR_RETURN(const WorkingMemory memory,
+//                    WorkingMemoryOf(graph, analyses, ir::kMainBlock));
+//   memory.bytes[memory.peak_step];  // the highest
 #ifndef ONNX_MEMOPT_REWRITE_WORKING_MEMORY_H_
 #define ONNX_MEMOPT_REWRITE_WORKING_MEMORY_H_
 

@@ -226,6 +226,24 @@ TEST(RuntimeMemoryTest, ConvolutionsUnfoldInPieces) {
   EXPECT_EQ(two.scratch_at_peak_bytes, 128 * kKib);
 }
 
+TEST(RuntimeMemoryTest, FoldedConstantsAreNotPartOfARun) {
+  // The table is 4 MiB, the sum another 4 MiB, the result 4 KiB.
+  Runtime runtime(R"(
+    g (float[1024, 1] x) => (float[1024, 1] y)
+    <float[1, 1] one = {1.0}, int64[2] shape = {1024, 1024},
+     int64[1] last = {1}> {
+      table = Expand(one, shape)
+      sum = Add(table, x)
+      y = ReduceMax(sum, last)
+    })");
+  const int64_t whole = runtime.Bare();
+  const int64_t folded = runtime.Bare({.folding = true});
+  EXPECT_GE(whole, 8 * kMib);
+  EXPECT_GE(folded, 4 * kMib);
+  EXPECT_LT(folded, 5 * kMib);
+  EXPECT_EQ(runtime.Predict({.folding = true}).order.size(), 2);
+}
+
 TEST(RuntimeMemoryTest, AScanTakesItsResultAndOneStep) {
   // 8 steps of 4 KiB: the result, and s and c of one step at a time.
   Runtime runtime(R"(
