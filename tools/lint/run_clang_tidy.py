@@ -27,6 +27,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "release"
 CACHE = ROOT / "build" / "lint"
+COMMANDS = ROOT / "build" / "lint-commands"
 CLANG_TIDY = "clang-tidy"
 # The compiler's own warnings are the build's business; clang has others than
 # GCC, some of them about GCC's library.
@@ -34,6 +35,9 @@ EXTRA_ARGUMENTS = ("--extra-arg=-Wno-error",)
 FOLDERS = ("lib", "passes", "tools")
 INCLUDE_ROOTS = ("include", "lib", "passes", "tools", ".")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+# GCC's precompiled headers, which clang cannot read; without them each file is
+# also seen to include what it uses.
+PRECOMPILED = re.compile(r"-Winvalid-pch|-include \S*/cmake_pch\.hxx")
 # Headers of a library are compiled through links in the build folder.
 HEADER_FILTER = (f"^{re.escape(str(ROOT))}/"
                  "(lib|passes|tools|build/release/include)/")
@@ -75,7 +79,7 @@ def common_inputs() -> bytes:
 def tidy(source: pathlib.Path, stamp: pathlib.Path, fix: bool) -> str | None:
     """None if clang-tidy is content, otherwise what it printed."""
     result = subprocess.run(
-        [CLANG_TIDY, "--quiet", "-p", str(BUILD),
+        [CLANG_TIDY, "--quiet", "-p", str(COMMANDS),
          f"--header-filter={HEADER_FILTER}", *EXTRA_ARGUMENTS, *(["--fix"] if fix else []),
          str(source)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -101,12 +105,17 @@ def main() -> int:
     wanted = {path.resolve() for path in args.files}
     commands = {}
     with open(BUILD / "compile_commands.json", encoding="utf-8") as file:
-        for entry in json.load(file):
-            source = (pathlib.Path(entry["directory"]) /
-                      entry["file"]).resolve()
-            ours = any(source.is_relative_to(ROOT / top) for top in FOLDERS)
-            if source in wanted or (not wanted and ours):
-                commands[source] = entry["command"]
+        entries = json.load(file)
+    for entry in entries:
+        entry["command"] = PRECOMPILED.sub("", entry["command"])
+        source = (pathlib.Path(entry["directory"]) / entry["file"]).resolve()
+        ours = any(source.is_relative_to(ROOT / top) for top in FOLDERS)
+        if source in wanted or (not wanted and ours):
+            commands[source] = entry["command"]
+    COMMANDS.mkdir(parents=True, exist_ok=True)
+    with open(COMMANDS / "compile_commands.json", "w",
+              encoding="utf-8") as file:
+        json.dump(entries, file, indent=1)
     for path in sorted(wanted - commands.keys()):
         print(f"{path}: not compiled by the release build")
     CACHE.mkdir(parents=True, exist_ok=True)
