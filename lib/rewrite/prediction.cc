@@ -9,12 +9,14 @@ constexpr double kWorth = 0.97;
 
 }  // namespace
 
+analysis::RuntimeOptions RewriteOptions() {
+  return {.threads = 2, .mapped_weights = analysis::MappedWeights::kNone};
+}
+
 absl::StatusOr<analysis::RuntimePrediction> PredictForRewrite(
     const ir::Graph& graph) {
   analysis::AnalysisManager analyses(&graph);
-  const analysis::RuntimeOptions options{
-      .threads = 2, .mapped_weights = analysis::MappedWeights::kNone};
-  return PredictRuntime(graph, analyses, options);
+  return PredictRuntime(graph, analyses, RewriteOptions());
 }
 
 bool Pays(int64_t before_bytes, int64_t after_bytes) {

@@ -15,6 +15,8 @@ namespace onnx_memopt::rewrite {
 
 // ONNX Runtime with default options and two threads, without the pages of
 // mapped weights, which lie the same before and after.
+analysis::RuntimeOptions RewriteOptions();
+
 absl::StatusOr<analysis::RuntimePrediction> PredictForRewrite(
     const ir::Graph& graph);
 
