@@ -93,7 +93,8 @@ class Reorder final : public pass::Pass {
   struct Peaks {
     int64_t live = 0;
     analysis::RuntimePrediction runtime;
-    int64_t bare = 0;
+    int64_t bare = 0;       // of the block
+    int64_t main_bare = 0;  // of the main graph
   };
 
   // An order with the node numbers of the problem.
@@ -151,7 +152,7 @@ class Reorder final : public pass::Pass {
     std::iota(present.begin(), present.end(), 0);
     rewrite::FileOrderFound found = rewrite::FindFileOrder(
         orders, {present, ideal.order}, rewrite::RewriteOptions(),
-        {.max_steps = options_.max_states});
+        {.max_steps = options_.max_states / 2});
     const std::vector<int32_t> ranks = orders.Ranks(found.order);
     if (RunOrder(runtime_block, analysis::ExecutionOrder::kDefault,
                  orders.Ranks(ideal.order)) ==
@@ -182,6 +183,12 @@ class Reorder final : public pass::Pass {
     Peaks peaks{.live = profile->block(block).peak_bytes};
     const analysis::RuntimeOptions options = rewrite::RewriteOptions();
     ASSIGN_OR_RETURN(peaks.runtime, PredictRuntime(graph, analyses, options));
+    ASSIGN_OR_RETURN(peaks.main_bare,
+                     PredictBarePeak(graph, analyses, options));
+    if (block == ir::kMainBlock) {
+      peaks.bare = peaks.main_bare;
+      return peaks;
+    }
     ASSIGN_OR_RETURN(const analysis::RuntimeBlock built,
                      BuildRuntimeBlock(graph, analyses, block, options));
     const Order order = RunOrder(built, options.execution_order);
@@ -191,7 +198,7 @@ class Reorder final : public pass::Pass {
 
   bool Takes(const Peaks& before, const Peaks& after) const {
     if (target_ == Target::kIdeal) return after.live < before.live;
-    if (after.bare > before.bare ||
+    if (after.bare > before.bare || after.main_bare > before.main_bare ||
         after.runtime.peak_first_bytes > before.runtime.peak_first_bytes ||
         after.runtime.peak_steady_bytes > before.runtime.peak_steady_bytes) {
       return false;

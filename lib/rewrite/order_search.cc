@@ -4,7 +4,8 @@
 //   sort    at each join the branch first that has the highest peak above what
 //           it leaves behind (Liu's rule, which is the best for trees)
 //   move    where the peak is, a branch that was run before and whose results
-//           wait: run it later than the one with the peak
+//           wait: run it later than the one with the peak; where that is no
+//           help, any branch of any join before the others
 #include "onnx_memopt/rewrite/order_search.h"
 
 #include <algorithm>
@@ -208,7 +209,7 @@ class Search {
     for (int round = 0; round < kSortRounds && HasWork(); ++round) {
       if (!Accept(Sorted(state), &state)) break;
     }
-    while (HasWork() && MoveAway(&state)) {
+    while (HasWork() && (MoveAway(&state) || MoveForward(&state))) {
     }
   }
 
@@ -371,6 +372,22 @@ class Search {
       std::vector<Order> changed = branches;
       Apply(moves[i], &changed);
       if (Accept(PairsOf(changed), state)) return true;
+    }
+    return false;
+  }
+
+  // Any branch before all others of its join.
+  bool MoveForward(State* state) {
+    const std::vector<Order> branches = Branches(state->walk);
+    for (size_t join = 0; join < branches.size(); ++join) {
+      for (size_t i = 1; i < branches[join].size(); ++i) {
+        if (!HasWork()) return false;
+        std::vector<Order> changed = branches;
+        Order& steps = changed[join];
+        std::rotate(steps.begin(), steps.begin() + static_cast<int64_t>(i),
+                    steps.begin() + static_cast<int64_t>(i) + 1);
+        if (Accept(PairsOf(changed), state)) return true;
+      }
     }
     return false;
   }
