@@ -152,11 +152,9 @@ class Reorder final : public pass::Pass {
     std::iota(present.begin(), present.end(), 0);
     rewrite::FileOrderFound found = rewrite::FindFileOrder(
         orders, {present, ideal.order}, rewrite::RewriteOptions(),
-        {.max_steps = options_.max_states / 2});
+        {.max_steps = options_.max_states / 4});
     const std::vector<int32_t> ranks = orders.Ranks(found.order);
-    if (RunOrder(runtime_block, analysis::ExecutionOrder::kDefault,
-                 orders.Ranks(ideal.order)) ==
-        RunOrder(runtime_block, analysis::ExecutionOrder::kDefault, ranks)) {
+    if (IsNoWorse(runtime_block, orders.Ranks(ideal.order), ranks)) {
       return Found{.order = ideal.order, .how = HowFound(ideal)};
     }
     for (const auto& [first, second] :
@@ -174,6 +172,21 @@ class Reorder final : public pass::Pass {
     return Found{.order = planned.order,
                  .how = found.optimal ? "no file leads to a lower one"
                                       : "the best found"};
+  }
+
+  // For the runtime, with all its peaks.
+  static bool IsNoWorse(const analysis::RuntimeBlock& block, const Order& a,
+                        const Order& b) {
+    const analysis::RuntimeOptions options = rewrite::RewriteOptions();
+    const auto bare = [&](const Order& ranks) {
+      const Order order = RunOrder(block, options.execution_order, ranks);
+      return BarePeak(block, order, PlanBuffers(block, order, options));
+    };
+    if (bare(a) > bare(b)) return false;
+    const analysis::RuntimePeaks peaks = PredictPeaks(block, options, a);
+    const analysis::RuntimePeaks other = PredictPeaks(block, options, b);
+    return peaks.first_bytes <= other.first_bytes &&
+           peaks.steady_bytes <= other.steady_bytes;
   }
 
   static absl::StatusOr<Peaks> Measure(const Graph& graph, BlockId block) {

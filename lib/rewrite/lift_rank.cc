@@ -90,20 +90,13 @@ class Lifter {
   void Run(absl::Span<const NodeId> region) {
     FindReadOutside();
     for (NodeId id : region) LiftOperands(id);
-    // Who reads a result as it was gets it back.
-    llvm::DenseMap<ValueId, ValueId> restored;
-    for (NodeId id : region) LiftResult(graph_.node(id).results[0], &restored);
-    graph_.ReplaceUses(restored);
-    for (const auto& [value, view] : restored) {
-      const NodeId squeeze = graph_.value(view).producer;
-      graph_.mutable_node(squeeze).operands[0] = value;
-      after_[graph_.value(value).producer] = squeeze;
-    }
+    for (NodeId id : region) LiftResult(id);
+    // Inside the region the lifted ones are read, and what is read outside
+    // is restored from them.
     for (NodeId id : region) {
       for (ValueId& operand : graph_.mutable_node(id).operands) {
-        for (const auto& [value, view] : restored) {
-          if (operand == view) operand = value;
-        }
+        const auto it = new_results_.find(operand);
+        if (it != new_results_.end()) operand = it->second;
       }
     }
     std::vector<NodeId> schedule;
@@ -165,19 +158,25 @@ class Lifter {
     }
   }
 
-  void LiftResult(ValueId value, llvm::DenseMap<ValueId, ValueId>* restored) {
-    const Type type = graph_.value(value).type;
-    Type new_type = type;
-    new_type.shape = Lifted(*type.shape, lift_);
-    graph_.mutable_value(value).type = std::move(new_type);
-    graph_.mutable_value(value).contents = nullptr;
-    if (!read_outside_.contains(value)) return;
-    const ValueId list = builder_.Int64s(block_, "break_reuse/axes",
-                                         NewAxes(type.shape->size()));
+  // The old value keeps its name, and is a view of the new one.
+  void LiftResult(NodeId id) {
+    const ValueId old = graph_.node(id).results[0];
+    Type type = graph_.value(old).type;
+    const std::vector<int64_t> axes = NewAxes(type.shape->size());
+    type.shape = Lifted(*type.shape, lift_);
     const std::string base =
-        absl::StrCat("break_reuse/", graph_.value(value).name);
-    (*restored)[value] =
-        builder_.Op(block_, "Squeeze", {value, list}, type, base);
+        absl::StrCat("break_reuse/", graph_.value(old).name);
+    const ValueId lifted = builder_.Value(block_, std::move(type), base);
+    graph_.mutable_node(id).results[0] = lifted;
+    graph_.mutable_value(lifted).producer = id;
+    new_results_[old] = lifted;
+    if (!read_outside_.contains(old)) {
+      graph_.mutable_value(old).producer = ir::kNoNode;
+      return;
+    }
+    const ValueId list = builder_.Int64s(block_, "break_reuse/axes", axes);
+    after_[id] = builder_.Node(block_, "Squeeze", {lifted, list}, {old},
+                               absl::StrCat(base, "/Squeeze"));
   }
 
   void FindReadOutside() {
@@ -202,7 +201,8 @@ class Lifter {
   llvm::DenseSet<NodeId> inside_;
   llvm::DenseSet<ValueId> results_;
   llvm::DenseSet<ValueId> read_outside_;  // of the results
-  llvm::DenseMap<ValueId, ValueId> lifted_;
+  llvm::DenseMap<ValueId, ValueId> new_results_;
+  llvm::DenseMap<ValueId, ValueId> lifted_;  // operands
   llvm::DenseMap<NodeId, std::vector<NodeId>> before_;
   llvm::DenseMap<NodeId, NodeId> after_;
 };

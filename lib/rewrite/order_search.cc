@@ -69,7 +69,13 @@ class Search {
       best_.optimal = true;
       return std::move(best_);
     }
-    for (State& start : starts) Improve(std::move(start));
+    State* best = &starts.front();
+    for (State& start : starts) {
+      Improve(&start);
+      if (start.IsBetterThan(*best)) best = &start;
+    }
+    while (HasWork() && (MoveAway(best) || MoveForward(best))) {
+    }
     return std::move(best_);
   }
 
@@ -204,12 +210,12 @@ class Search {
 
   // --- Step by step ---
 
-  void Improve(State state) {
-    Offer(state);
+  void Improve(State* state) {
+    Offer(*state);
     for (int round = 0; round < kSortRounds && HasWork(); ++round) {
-      if (!Accept(Sorted(state), &state)) break;
+      if (!Accept(Sorted(*state), state)) break;
     }
-    while (HasWork() && (MoveAway(&state) || MoveForward(&state))) {
+    while (HasWork() && MoveAway(state)) {
     }
   }
 
