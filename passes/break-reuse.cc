@@ -41,7 +41,6 @@
 #include "onnx_memopt/rewrite/lift_rank.h"
 #include "onnx_memopt/rewrite/prediction.h"
 #include "onnx_memopt/support/checked_math.h"
-#include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::passes {
@@ -97,20 +96,15 @@ class BreakReuse final : public pass::Pass {
     Graph changed = graph.Clone();
     ASSIGN_OR_RETURN(const int regions, BreakAll(changed));
     if (regions == 0) return false;
-    ASSIGN_OR_RETURN(const analysis::RuntimePrediction before,
-                     rewrite::PredictForRewrite(graph));
-    ASSIGN_OR_RETURN(const analysis::RuntimePrediction after,
-                     rewrite::PredictForRewrite(changed));
-    if (!rewrite::Pays(before.peak_first_bytes, after.peak_first_bytes) ||
-        after.peak_steady_bytes > before.peak_steady_bytes) {
-      return false;
-    }
+    ASSIGN_OR_RETURN(const rewrite::RewritePeaks before,
+                     rewrite::PeaksForRewrite(graph));
+    ASSIGN_OR_RETURN(const rewrite::RewritePeaks after,
+                     rewrite::PeaksForRewrite(changed));
+    if (!rewrite::Pays(before, after)) return false;
     graph = std::move(changed);
-    context.Remark(
-        absl::StrCat(regions, regions == 1 ? " region" : " regions",
-                     " with shapes of their own, first run in ONNX Runtime ",
-                     FormatBytes(before.peak_first_bytes), " -> ",
-                     FormatBytes(after.peak_first_bytes), " (predicted)"));
+    context.Remark(absl::StrCat(regions, regions == 1 ? " region" : " regions",
+                                " with shapes of their own, ",
+                                DescribeGain(before, after)));
     return true;
   }
 
