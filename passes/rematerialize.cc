@@ -1,19 +1,21 @@
-// rematerialize: computes cheap values again near their use, where they would
+// rematerialize: computes cheap values again where they are used, if they would
 // wait through the peak.
 //
 //     mask = Expand(m)  ...  peak  ...  y = Add(x, mask)
 //     =>
-//     mask = Expand(m)  ...  peak  ...  again = If(true) { Expand(m) }
-//                                       y = Add(x, again)
+//     mask = Expand(m)  ...  peak  ...  y = If(true) { again = Expand(m)
+//                                                      Add(x, again) }
 //
 // Why it saves memory: masks, casts and broadcasts are made once and read by
 // many, and live from the first reader to the last. The copy stands in the
-// branch of an If that always runs: ONNX Runtime merges equal nodes and folds
-// constants, but neither across the border of a subgraph whose condition it
-// cannot know. Cost: the nodes run again; only those whose cost is one pass
-// over the data or none (docs/ops.md, "recompute"). Refuses: random ops, ops of
-// several results, subgraphs, calls, models before opset 11, and what does not
-// lower a predicted peak. Must not run after it: passes that inline branches.
+// branch of an If that always runs, together with its reader: ONNX Runtime
+// merges equal nodes and folds constants, but neither across the border of a
+// subgraph whose condition it cannot know; and in a frame of its own the copy
+// does not take over, and so hold, the buffer of the first. Cost: the nodes run
+// again; only those whose cost is one pass over the data or none (docs/ops.md,
+// "recompute"). Refuses: random ops, ops of several results, subgraphs, calls,
+// models before opset 11, and what does not lower a predicted peak. Must not
+// run after it: passes that inline branches.
 //
 // Options: max-nodes (default 8).
 
@@ -37,6 +39,7 @@
 #include "onnx_memopt/pass/pass_options.h"
 #include "onnx_memopt/rewrite/always_branch.h"
 #include "onnx_memopt/rewrite/builder.h"
+#include "onnx_memopt/rewrite/outline.h"
 #include "onnx_memopt/rewrite/prediction.h"
 #include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/format.h"
@@ -119,6 +122,7 @@ class Rematerialize final : public pass::Pass {
   static constexpr size_t kMaxNodes = 10'000;
   static constexpr int kMaxAttempts = 200;
   static constexpr size_t kShown = 8;
+  static constexpr size_t kMaxReaders = 16;
 
   absl::Status RepeatAll(Graph& graph, std::vector<std::string>* names) const {
     ASSIGN_OR_RETURN(Outlook now, LookAhead(graph));
@@ -128,25 +132,19 @@ class Rematerialize final : public pass::Pass {
       Outlook best_outlook;
       const Waiting* best_waiting = nullptr;
       for (const Waiting& waiting : now.waiting) {
-        // Right in front of its readers for a runtime that follows the file; as
-        // early as can be for one that walks from the outputs, which then comes
-        // to it last.
-        for (bool early : {false, true}) {
-          if (++attempts > kMaxAttempts) return absl::OkStatus();
-          Graph changed = graph.Clone();
-          Repeat(changed, waiting, early);
-          ASSIGN_OR_RETURN(Outlook then, LookAhead(changed));
-          const Outlook& bar = best.has_value() ? best_outlook : now;
-          if (then.peak_bytes > bar.peak_bytes ||
-              (then.peak_bytes == bar.peak_bytes &&
-               then.sum_bytes >= bar.sum_bytes)) {
-            continue;
-          }
-          best = std::move(changed);
-          best_outlook = std::move(then);
-          best_waiting = &waiting;
+        if (++attempts > kMaxAttempts) return absl::OkStatus();
+        Graph changed = graph.Clone();
+        Repeat(changed, waiting);
+        ASSIGN_OR_RETURN(Outlook then, LookAhead(changed));
+        if (then.peak_bytes > now.peak_bytes ||
+            (then.peak_bytes == now.peak_bytes &&
+             then.sum_bytes >= now.sum_bytes)) {
+          continue;
         }
-        if (best.has_value()) break;
+        best = std::move(changed);
+        best_outlook = std::move(then);
+        best_waiting = &waiting;
+        break;
       }
       if (!best.has_value()) return absl::OkStatus();
       names->push_back(absl::StrCat(
@@ -158,16 +156,51 @@ class Rematerialize final : public pass::Pass {
     }
   }
 
-  // Adds a branch that makes the value, and lets the later readers read that.
-  static void Repeat(Graph& graph, const Waiting& waiting, bool early) {
+  // Puts each later reader in a branch that makes the value for it.
+  static void Repeat(Graph& graph, const Waiting& waiting) {
     rewrite::Builder builder(&graph);
     rewrite::AlwaysBranch branch(builder, ir::kMainBlock, "rematerialize");
-    const std::string name =
-        absl::StrCat("rematerialize/", graph.value(waiting.value).name);
-    const ValueId result = builder.Value(
-        ir::kMainBlock, ir::Type(graph.value(waiting.value).type), name);
-    const ir::BlockId body = branch.Add({result}, name);
-    llvm::DenseMap<ValueId, ValueId> inner;
+    for (NodeId reader : waiting.later) {
+      const auto& nodes = graph.block(ir::kMainBlock).nodes;
+      const std::ptrdiff_t place =
+          std::find(nodes.begin(), nodes.end(), reader) - nodes.begin();
+      // The results keep their names; inside they get new ones.
+      std::vector<ValueId> results;
+      std::vector<ValueId> inside;
+      const auto old_results = graph.node(reader).results;
+      for (size_t i = 0; i < old_results.size(); ++i) {
+        if (old_results[i] == kNoValue) continue;
+        results.push_back(old_results[i]);
+        // A copy: the graph grows.
+        ir::Type type = graph.value(old_results[i]).type;
+        inside.push_back(builder.Value(
+            ir::kMainBlock, std::move(type),
+            absl::StrCat("rematerialize/", graph.value(results.back()).name)));
+        graph.mutable_node(reader).results[i] = inside.back();
+        graph.mutable_value(inside.back()).producer = reader;
+      }
+      const std::string name =
+          absl::StrCat("rematerialize/", graph.value(waiting.value).name);
+      const ir::BlockId body = branch.Add(results, name);
+      const ValueId again = Copy(builder, waiting, body, name);
+      rewrite::MoveIntoSubgraph(graph, {reader}, body);
+      for (ValueId& operand : graph.mutable_node(reader).operands) {
+        if (operand == waiting.value) operand = again;
+      }
+      graph.mutable_block(body).results.assign(inside.begin(), inside.end());
+      std::vector<NodeId>& main = graph.mutable_block(ir::kMainBlock).nodes;
+      main.insert(main.begin() + place, graph.block(body).owner);
+    }
+    std::vector<NodeId>& main = graph.mutable_block(ir::kMainBlock).nodes;
+    main.insert(main.begin(), branch.condition_nodes().begin(),
+                branch.condition_nodes().end());
+  }
+
+  // The value made again in `body`.
+  static ValueId Copy(rewrite::Builder& builder, const Waiting& waiting,
+                      ir::BlockId body, absl::string_view name) {
+    Graph& graph = builder.graph();
+    llvm::DenseMap<ValueId, ValueId> copies;
     for (NodeId id : waiting.again) {
       // Copies: the graph grows.
       Node node = graph.node(id);
@@ -183,48 +216,16 @@ class Rematerialize final : public pass::Pass {
       node.source_block = ir::kNoBlock;
       node.source_index = ir::kNoIndex;
       for (ValueId& operand : node.operands) {
-        const auto it = inner.find(operand);
-        if (operand != kNoValue && it != inner.end()) operand = it->second;
+        const auto it = copies.find(operand);
+        if (operand != kNoValue && it != copies.end()) operand = it->second;
       }
       node.results[0] = made;
-      inner[old] = made;
+      copies[old] = made;
       const NodeId copy = graph.AddNode(std::move(node));
       graph.mutable_value(made).producer = copy;
       graph.mutable_block(body).nodes.push_back(copy);
     }
-    graph.mutable_block(body).results.push_back(inner[waiting.value]);
-    for (NodeId reader : waiting.later) {
-      for (ValueId& operand : graph.mutable_node(reader).operands) {
-        if (operand == waiting.value) operand = result;
-      }
-    }
-    Schedule(graph, branch.condition_nodes(), graph.block(body).owner,
-             waiting.later, early);
-  }
-
-  static void Schedule(Graph& graph, const std::vector<NodeId>& condition,
-                       NodeId branch, const std::vector<NodeId>& readers,
-                       bool early) {
-    std::vector<ValueId> uses;
-    CollectUses(graph, branch, &uses);
-    std::vector<NodeId>& nodes = graph.mutable_block(ir::kMainBlock).nodes;
-    size_t at = 0;
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      const bool is_reader =
-          std::find(readers.begin(), readers.end(), nodes[i]) != readers.end();
-      if (!early && is_reader) {
-        at = i;
-        break;
-      }
-      const auto& results = graph.node(nodes[i]).results;
-      const bool is_read =
-          std::any_of(results.begin(), results.end(), [&](ValueId result) {
-            return std::find(uses.begin(), uses.end(), result) != uses.end();
-          });
-      if (early && is_read) at = i + 1;
-    }
-    nodes.insert(nodes.begin() + static_cast<std::ptrdiff_t>(at), branch);
-    nodes.insert(nodes.begin(), condition.begin(), condition.end());
+    return copies[waiting.value];
   }
 
   absl::StatusOr<Outlook> LookAhead(const Graph& graph) const {
@@ -301,10 +302,7 @@ class Rematerialize final : public pass::Pass {
           waiting.later.push_back(reader);
         }
       }
-      if (!reads_in_main ||
-          !rewrite::CanBranchReturn(graph.value(value.id).type)) {
-        continue;
-      }
+      if (!reads_in_main || waiting.later.size() > kMaxReaders) continue;
       const auto lives = [&](ValueId id) {
         const auto it = index.find(id);
         if (it == index.end()) return true;
