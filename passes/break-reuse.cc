@@ -18,7 +18,7 @@
 // models before opset 13; what does not lower a predicted peak. Must not run
 // after it: passes that fuse nodes.
 //
-// Options: max-rank (default 16).
+// Options: max-rank (default 16), force (default 0).
 
 #include <algorithm>
 #include <cstddef>
@@ -69,7 +69,8 @@ struct Outlook {
 
 class BreakReuse final : public pass::Pass {
  public:
-  explicit BreakReuse(int64_t max_rank) : max_rank_(max_rank) {}
+  BreakReuse(int64_t max_rank, int64_t force)
+      : max_rank_(max_rank), force_(force) {}
 
   absl::string_view name() const override { return "break-reuse"; }
 
@@ -79,6 +80,7 @@ class BreakReuse final : public pass::Pass {
       context.Remark(absl::StrCat("left as it is: ", status.message()));
       return false;
     }
+    if (force_ > 0) return Force(graph, context);
     if (graph.num_nodes() > kMaxNodes) {
       context.Remark(
           absl::StrCat("left as it is: the search is for graphs of up to ",
@@ -111,6 +113,22 @@ class BreakReuse final : public pass::Pass {
  private:
   static constexpr size_t kMaxNodes = 10'000;
   static constexpr int kMaxAttempts = 400;
+
+  // Regions that may not pay: to test that any may be lifted.
+  bool Force(Graph& graph, pass::PassContext& context) const {
+    const std::vector<NodeId> nodes = graph.block(ir::kMainBlock).nodes;
+    int64_t regions = 0;
+    for (NodeId id : nodes) {
+      if (regions == force_) break;
+      const auto& results = graph.node(id).results;
+      if (results.empty() || results[0] == ir::kNoValue) continue;
+      const ValueId result = results[0];
+      regions += Lift(graph, result) ? 1 : 0;
+    }
+    if (regions == 0) return false;
+    context.Remark(absl::StrCat(regions, " regions, forced"));
+    return true;
+  }
 
   absl::StatusOr<int> BreakAll(Graph& graph) const {
     ASSIGN_OR_RETURN(Outlook now, LookAhead(graph));
@@ -237,6 +255,7 @@ class BreakReuse final : public pass::Pass {
   }
 
   int64_t max_rank_;
+  int64_t force_;
 };
 
 }  // namespace
@@ -246,7 +265,11 @@ absl::StatusOr<std::unique_ptr<pass::Pass>> MakeBreakReuse(
   ASSIGN_OR_RETURN(
       const int64_t max_rank,
       options.Int("max-rank", 16, "dimensions that a tensor may get at most"));
-  return std::make_unique<BreakReuse>(max_rank);
+  ASSIGN_OR_RETURN(const int64_t force,
+                   options.Int("force", 0,
+                               "give so many regions another shape, whether "
+                               "it pays or not"));
+  return std::make_unique<BreakReuse>(max_rank, force);
 }
 
 }  // namespace onnx_memopt::passes

@@ -17,7 +17,7 @@
 // models before opset 11, and what does not lower a predicted peak. Must not
 // run after it: passes that inline branches.
 //
-// Options: max-nodes (default 8).
+// Options: max-nodes (default 8), force (default 0).
 
 #include <algorithm>
 #include <cstddef>
@@ -75,7 +75,8 @@ struct Outlook {
 
 class Rematerialize final : public pass::Pass {
  public:
-  explicit Rematerialize(int64_t max_nodes) : max_nodes_(max_nodes) {}
+  Rematerialize(int64_t max_nodes, int64_t force)
+      : max_nodes_(max_nodes), force_(force) {}
 
   absl::string_view name() const override { return "rematerialize"; }
 
@@ -85,6 +86,7 @@ class Rematerialize final : public pass::Pass {
       context.Remark(absl::StrCat("left as it is: ", status.message()));
       return false;
     }
+    if (force_ > 0) return Force(graph, context);
     if (graph.num_nodes() > kMaxNodes) {
       context.Remark(
           absl::StrCat("left as it is: the search is for graphs of up to ",
@@ -123,6 +125,51 @@ class Rematerialize final : public pass::Pass {
   static constexpr int kMaxAttempts = 200;
   static constexpr size_t kShown = 8;
   static constexpr size_t kMaxReaders = 16;
+
+  // Values that may not pay: to test that any may be made again.
+  bool Force(Graph& graph, pass::PassContext& context) const {
+    const ir::Block& main = graph.block(ir::kMainBlock);
+    const std::vector<NodeId> nodes = main.nodes;
+    const llvm::DenseSet<ValueId> outputs(main.results.begin(),
+                                          main.results.end());
+    int64_t values = 0;
+    for (NodeId id : nodes) {
+      if (values == force_) break;
+      if (!IsCheap(graph, id) || graph.node(id).results[0] == kNoValue) {
+        continue;
+      }
+      Waiting waiting{.value = graph.node(id).results[0]};
+      if (outputs.contains(waiting.value)) continue;
+      for (NodeId reader : nodes) {
+        if (!CanMove(graph, reader)) continue;
+        const auto& operands = graph.node(reader).operands;
+        if (std::find(operands.begin(), operands.end(), waiting.value) !=
+            operands.end()) {
+          waiting.later.push_back(reader);
+        }
+      }
+      waiting.again =
+          Chain(graph, waiting.value, [](ValueId /*id*/) { return true; });
+      if (waiting.again.empty() || waiting.later.empty()) continue;
+      Repeat(graph, waiting);
+      ++values;
+    }
+    if (values == 0) return false;
+    context.Remark(absl::StrCat(values, " values, forced"));
+    return true;
+  }
+
+  // A reader that can run in a branch.
+  static bool CanMove(const Graph& graph, NodeId id) {
+    const Node& node = graph.node(id);
+    return node.block == ir::kMainBlock && node.blocks.empty() &&
+           !node.is_call && IsKnown(*node.info) &&
+           std::all_of(
+               node.results.begin(), node.results.end(), [&](ValueId result) {
+                 return result == kNoValue ||
+                        rewrite::CanBranchReturn(graph.value(result).type);
+               });
+  }
 
   absl::Status RepeatAll(Graph& graph, std::vector<std::string>* names) const {
     ASSIGN_OR_RETURN(Outlook now, LookAhead(graph));
@@ -295,8 +342,7 @@ class Rematerialize final : public pass::Pass {
         const bool by_operand =
             std::find(node.operands.begin(), node.operands.end(), value.id) !=
             node.operands.end();
-        reads_in_main &=
-            node.block == ir::kMainBlock && node.blocks.empty() && by_operand;
+        reads_in_main &= by_operand && CanMove(graph, reader);
         if (std::find(waiting.later.begin(), waiting.later.end(), reader) ==
             waiting.later.end()) {
           waiting.later.push_back(reader);
@@ -371,6 +417,7 @@ class Rematerialize final : public pass::Pass {
   }
 
   int64_t max_nodes_;
+  int64_t force_;
 };
 
 }  // namespace
@@ -380,7 +427,11 @@ absl::StatusOr<std::unique_ptr<pass::Pass>> MakeRematerialize(
   ASSIGN_OR_RETURN(
       const int64_t max_nodes,
       options.Int("max-nodes", 8, "nodes that are run again for a value"));
-  return std::make_unique<Rematerialize>(max_nodes);
+  ASSIGN_OR_RETURN(const int64_t force,
+                   options.Int("force", 0,
+                               "make so many values again, whether it pays "
+                               "or not"));
+  return std::make_unique<Rematerialize>(max_nodes, force);
 }
 
 }  // namespace onnx_memopt::passes
