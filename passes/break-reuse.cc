@@ -34,6 +34,7 @@
 #include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/runtime_model.h"
+#include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/pass/pass.h"
 #include "onnx_memopt/pass/pass_options.h"
@@ -171,11 +172,21 @@ class BreakReuse final : public pass::Pass {
   bool Lift(Graph& graph, ValueId value) const {
     const std::vector<NodeId> region = rewrite::LiftableRegion(graph, value);
     if (region.empty() || graph.node(region.front()).opset < 13) return false;
+    // Compared as numbers: equal names are equal numbers.
+    const ir::Bindings sizes = analysis::AssumedBindings(graph);
+    const auto key = [&](const ir::Shape& shape) {
+      std::string text;
+      for (const std::optional<ir::Dim>& dim : shape) {
+        const auto size = dim ? dim->Evaluate(sizes) : std::nullopt;
+        absl::StrAppend(&text, size ? absl::StrCat(*size) : "?", ",");
+      }
+      return text;
+    };
     absl::flat_hash_set<std::string> taken;
     for (size_t i = 0; i < graph.num_values(); ++i) {
       const ir::Type& type =
           graph.value(ValueId(static_cast<uint32_t>(i))).type;
-      if (type.is_tensor() && type.shape) taken.insert(ToString(*type.shape));
+      if (type.is_tensor() && type.shape) taken.insert(key(*type.shape));
     }
     const size_t rank = graph.value(value).type.shape->size();
     const auto fewest =
@@ -193,7 +204,7 @@ class BreakReuse final : public pass::Pass {
               std::none_of(region.begin(), region.end(), [&](NodeId id) {
                 const ir::Shape& shape =
                     *graph.value(graph.node(id).results[0]).type.shape;
-                return taken.contains(ToString(rewrite::Lifted(shape, lift)));
+                return taken.contains(key(rewrite::Lifted(shape, lift)));
               });
           if (!is_free) continue;
           rewrite::LiftRegion(graph, region, lift);

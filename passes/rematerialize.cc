@@ -13,9 +13,9 @@
 // subgraph whose condition it cannot know; and in a frame of its own the copy
 // does not take over, and so hold, the buffer of the first. Cost: the nodes run
 // again; only those whose cost is one pass over the data or none (docs/ops.md,
-// "recompute"). Refuses: random ops, ops of several results, subgraphs, calls,
-// models before opset 11, and what does not lower a predicted peak. Must not
-// run after it: passes that inline branches.
+// "recompute"). Refuses: random ops, ops of several results, models with
+// subgraphs or calls, models before opset 11, and what does not lower a
+// predicted peak. Must not run after it: passes that inline branches.
 //
 // Options: max-nodes (default 8), force (default 0).
 
@@ -84,6 +84,15 @@ class Rematerialize final : public pass::Pass {
     if (const absl::Status status = rewrite::CheckCanBuild(graph);
         !status.ok()) {
       context.Remark(absl::StrCat("left as it is: ", status.message()));
+      return false;
+    }
+    const std::vector<NodeId>& nodes = graph.block(ir::kMainBlock).nodes;
+    if (std::any_of(nodes.begin(), nodes.end(), [&](NodeId id) {
+          return !graph.node(id).blocks.empty();
+        })) {
+      // ONNX Runtime does not infer the shapes of what an If returns, and a
+      // loop may need them.
+      context.Remark("left as it is: the model has subgraphs or calls");
       return false;
     }
     if (force_ > 0) return Force(graph, context);

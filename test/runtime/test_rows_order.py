@@ -239,48 +239,43 @@ def test_F08_making_again_lowers_what_is_measured(bin_dir, tmp_path):
     assert_same_bits(path, out, vectors())
 
 
-def encoder(layers, width=256, heads=4):
-    """Attention and a feed-forward block a layer; the sequence is dynamic."""
+def encoder(layers, heads=4, width=64):
+    """Attention and a feed-forward block a layer, for each head by itself.
+
+    As exporters do, it names the dimensions of every tensor: of two that have
+    the same name the runtime knows that they are equal.
+    """
     rng = np.random.default_rng(0)
-    nodes, weights = [], []
+    nodes, weights, infos = [], [], []
 
-    def weight(name, *shape):
-        array = (rng.standard_normal(shape) / 16).astype(np.float32)
-        weights.append(onnx.numpy_helper.from_array(array, name))
-        return name
+    def product(x, result, rows, columns):
+        array = (rng.standard_normal((rows, columns)) / 8).astype(np.float32)
+        weights.append(onnx.numpy_helper.from_array(array, f"w_{result}"))
+        return add("MatMul", [x, f"w_{result}"], result, ["seq", columns])
 
-    def add(op, operands, result, **attributes):
+    def add(op, operands, result, shape, **attributes):
+        infos.append(helper.make_tensor_value_info(
+            result, 1, ["batch", heads, *shape]))
         nodes.append(helper.make_node(op, operands, [result], **attributes))
         return result
 
-    shape = onnx.numpy_helper.from_array(
-        np.array([0, -1, heads, width // heads]), "split")
-    merged = onnx.numpy_helper.from_array(np.array([0, -1, width]), "merged")
-    weights += [shape, merged]
     x = "x"
     for i in range(layers):
-        parts = {}
-        for part, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]),
-                           ("v", [0, 2, 1, 3])):
-            name = f"{part}{i}"
-            add("MatMul", [x, weight(f"w{name}", width, width)], name)
-            add("Reshape", [name, "split"], f"{name}h")
-            parts[part] = add("Transpose", [f"{name}h"], f"{name}t", perm=perm)
-        add("MatMul", [parts["q"], parts["k"]], f"scores{i}")
-        add("Softmax", [f"scores{i}"], f"p{i}", axis=-1)
-        add("MatMul", [f"p{i}", parts["v"]], f"mixed{i}")
-        add("Transpose", [f"mixed{i}"], f"mt{i}", perm=[0, 2, 1, 3])
-        add("Reshape", [f"mt{i}", "merged"], f"m{i}")
-        add("Add", [f"m{i}", x], f"r{i}")
-        add("MatMul", [f"r{i}", weight(f"up{i}", width, 8 * width)], f"u{i}")
-        add("Sin", [f"u{i}"], f"act{i}")
-        add("MatMul", [f"act{i}", weight(f"down{i}", 8 * width, width)],
-            f"d{i}")
-        x = add("Add", [f"d{i}", f"r{i}"], f"x{i + 1}")
-    info = [helper.make_tensor_value_info(name, 1, ["batch", "seq", width])
-            for name in ("x", x)]
+        q, k, v = (product(x, f"{part}{i}", width, width) for part in "qkv")
+        k = add("Transpose", [k], f"kt{i}", [width, "seq"], perm=[0, 1, 3, 2])
+        scores = add("MatMul", [q, k], f"scores{i}", ["seq", "seq"])
+        p = add("Softmax", [scores], f"p{i}", ["seq", "seq"], axis=-1)
+        mixed = add("MatMul", [p, v], f"mixed{i}", ["seq", width])
+        rest = add("Add", [mixed, x], f"r{i}", ["seq", width])
+        up = product(rest, f"up{i}", width, 8 * width)
+        active = add("Sin", [up], f"act{i}", ["seq", 8 * width])
+        down = product(active, f"down{i}", 8 * width, width)
+        x = add("Add", [down, rest], f"x{i + 1}", ["seq", width])
+    info = [helper.make_tensor_value_info(
+        name, 1, ["batch", heads, "seq", width]) for name in ("x", x)]
     return helper.make_model(helper.make_graph(
-        nodes, "encoder", info[:1], info[1:], weights),
+        nodes, "encoder", info[:1], info[1:], weights,
+        value_info=infos[:-1]),
         opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
@@ -303,14 +298,17 @@ def test_F09_what_reuse_costs_a_dynamic_encoder(bin_dir, tmp_path):
     assert measured > 1.25 * no_reuse
     broken = mib(out, ort_memory.BARE, dims=dims)
     assert broken < (measured + no_reuse) / 2
-    # The runtime knows fewer dimensions than the program, and shares less.
     predicted = report["after"]["runtime"]["bare"]["first_peak_bytes"]
-    assert broken < predicted / MIB + 2
-    # With the options as they come, and with the runtime's own optimizer.
-    before, after = (mib(p, {}, "all", dims=dims) for p in (path, out))
-    assert after < 0.95 * before
+    assert not differs(predicted, broken * MIB, 0.05, 2 * MIB)
+    # The runtime's own optimizer keeps it; an arena, which never shrinks, hides
+    # it where the peak's tensors are not much larger than the others.
+    before, after = (mib(p, ort_memory.BARE, "all", dims=dims)
+                     for p in (path, out))
+    assert after < 0.75 * before
+    before, after = (mib(p, {}, "all", dims=dims, run=2) for p in (path, out))
+    assert after < before + 1
     rng = np.random.default_rng(0)
     for batch, seq in ((1, 64), (2, 33)):
-        feeds = {"x": rng.standard_normal((batch, seq, 256)).astype(
+        feeds = {"x": rng.standard_normal((batch, 4, seq, 64)).astype(
             np.float32)}
         assert_same_bits(path, out, feeds)
