@@ -284,11 +284,9 @@ class Reorder final : public pass::Pass {
 absl::StatusOr<std::unique_ptr<pass::Pass>> MakeReorder(
     pass::PassOptions& options) {
   plan::ScheduleOptions schedule;
-  ASSIGN_OR_RETURN(
-      const size_t target,
-      options.Choice("target", {"onnxruntime", "ideal"},
-                     "whose peak falls: that of ONNX Runtime with default "
-                     "options, or the live peak in the file's order"));
+  ASSIGN_OR_RETURN(const size_t target,
+                   options.Choice("target", {"onnxruntime", "ideal"},
+                                  "or ideal: whose peak is to fall"));
   ASSIGN_OR_RETURN(
       const int64_t exact_nodes,
       options.Int("exact-nodes", schedule.exact_nodes,
