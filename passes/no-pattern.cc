@@ -34,6 +34,7 @@
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/pass/pass.h"
 #include "onnx_memopt/pass/pass_options.h"
+#include "onnx_memopt/rewrite/always_branch.h"
 #include "onnx_memopt/rewrite/builder.h"
 #include "onnx_memopt/rewrite/outline.h"
 #include "onnx_memopt/rewrite/prediction.h"
@@ -111,8 +112,7 @@ class NoPattern final : public pass::Pass {
       if (value.kind != ir::ValueKind::kResult || !seen.insert(result).second) {
         continue;
       }
-      if (!value.type.is_tensor() || !value.type.shape.has_value() ||
-          !rewrite::CanBuildWith(value.type.element)) {
+      if (!rewrite::CanBranchReturn(value.type)) {
         return absl::FailedPreconditionError(
             absl::StrCat("output \"", Printable(value.name), "\" is ",
                          ToString(value.type)));
@@ -164,14 +164,6 @@ class NoPattern final : public pass::Pass {
     return false;
   }
 
-  static Type EmptySequence() {
-    Type sequence;
-    sequence.kind = ir::TypeKind::kSequence;
-    sequence.nested = std::make_shared<const Type>(
-        Type::Tensor(ElementType::kFloat, std::nullopt));
-    return sequence;
-  }
-
   // Feeds the sequence to the body.
   static void Read(rewrite::Builder& builder, ValueId empty, BlockId body) {
     const ValueId probe = builder.Op(
@@ -185,8 +177,9 @@ class NoPattern final : public pass::Pass {
   // more costs nothing.
   static void Probe(Graph& graph, const std::vector<BlockId>& bodies) {
     rewrite::Builder builder(&graph);
-    const ValueId empty = builder.Op(ir::kMainBlock, "SequenceEmpty", {},
-                                     EmptySequence(), "no_pattern");
+    const ValueId empty =
+        builder.Op(ir::kMainBlock, "SequenceEmpty", {},
+                   rewrite::EmptySequenceType(), "no_pattern");
     std::vector<NodeId>& nodes = graph.mutable_block(ir::kMainBlock).nodes;
     nodes.insert(nodes.begin(), graph.value(empty).producer);
     for (BlockId body : bodies) Read(builder, empty, body);
@@ -195,15 +188,7 @@ class NoPattern final : public pass::Pass {
   static void Wrap(Graph& graph, const std::vector<ValueId>& results) {
     rewrite::Builder builder(&graph);
     const auto [constants, nodes] = SplitOffConstants(graph);
-    const Type scalar = Type::Tensor(ElementType::kInt64, ir::Shape{});
-    const ValueId empty = builder.Op(ir::kMainBlock, "SequenceEmpty", {},
-                                     EmptySequence(), "no_pattern");
-    const ValueId length = builder.Op(ir::kMainBlock, "SequenceLength", {empty},
-                                      scalar, "no_pattern/length");
-    const ValueId zero = builder.Int64(ir::kMainBlock, "no_pattern/zero", 0);
-    const ValueId condition = builder.Op(
-        ir::kMainBlock, "Equal", {length, zero},
-        Type::Tensor(ElementType::kBool, ir::Shape{}), "no_pattern/condition");
+    rewrite::AlwaysBranch branch(builder, ir::kMainBlock, "no_pattern");
 
     // The outputs keep their names; the values inside get new ones.
     llvm::DenseMap<ValueId, ValueId> inner;
@@ -224,24 +209,17 @@ class NoPattern final : public pass::Pass {
     graph.ReplaceUses(inner);
     graph.mutable_block(ir::kMainBlock).results = outputs;
 
-    const NodeId branch = builder.Node(ir::kMainBlock, "If", {condition},
-                                       results, "no_pattern/If");
-    const BlockId body = builder.Subgraph(branch, "then_branch", "no_pattern");
+    const BlockId body = branch.Add(results, "no_pattern");
     rewrite::MoveIntoSubgraph(graph, nodes, body);
-    Read(builder, empty, body);
-    const BlockId never = builder.Subgraph(branch, "else_branch", "never");
+    Read(builder, branch.sequence(), body);
     for (ValueId result : results) {
       graph.mutable_block(body).results.push_back(inner[result]);
-      const Type type = graph.value(result).type;
-      Fill(builder, never, type);
     }
     std::vector<NodeId>& main = graph.mutable_block(ir::kMainBlock).nodes;
     main = constants;
-    for (NodeId node :
-         {graph.value(empty).producer, graph.value(length).producer,
-          graph.value(condition).producer, branch}) {
-      main.push_back(node);
-    }
+    main.insert(main.end(), branch.condition_nodes().begin(),
+                branch.condition_nodes().end());
+    main.push_back(graph.block(body).owner);
   }
 
   // Nodes that compute a large tensor from weights alone, with what they read,
@@ -299,28 +277,6 @@ class NoPattern final : public pass::Pass {
     std::reverse(nodes.first.begin(), nodes.first.end());
     std::reverse(nodes.second.begin(), nodes.second.end());
     return nodes;
-  }
-
-  // An empty tensor of this type and rank. `type` must not lie in the graph,
-  // which grows here.
-  static void Fill(rewrite::Builder& builder, BlockId block, const Type& type) {
-    Graph& graph = builder.graph();
-    const std::vector<int64_t> zeros(type.shape->size(), 0);
-    const ValueId shape = builder.Int64s(block, "never/shape", zeros);
-    ir::Shape none;
-    for (size_t i = 0; i < zeros.size(); ++i) none.emplace_back(0);
-    // ConstantOfShape gives float32 where no value says otherwise.
-    ValueId filled =
-        builder.Op(block, "ConstantOfShape", {shape},
-                   Type::Tensor(ElementType::kFloat, none), "never/value");
-    graph.mutable_block(block).nodes.push_back(graph.value(filled).producer);
-    if (type.element != ElementType::kFloat) {
-      filled = builder.Op(block, "Cast", {filled},
-                          Type::Tensor(type.element, none), "never/cast",
-                          {{"to", static_cast<int64_t>(type.element)}});
-      graph.mutable_block(block).nodes.push_back(graph.value(filled).producer);
-    }
-    graph.mutable_block(block).results.push_back(filled);
   }
 };
 

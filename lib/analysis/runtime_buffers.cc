@@ -166,13 +166,15 @@ bool OwnsBuffer(const RuntimeBlock& block, const BufferPlan& plan,
          plan.buffer_of[At(value)] == value;
 }
 
-int64_t BarePeak(const RuntimeBlock& block, absl::Span<const int32_t> order,
-                 const BufferPlan& plan, int32_t* peak_at) {
+BareProfile ProfileBare(const RuntimeBlock& block,
+                        absl::Span<const int32_t> order,
+                        const BufferPlan& plan) {
+  BareProfile profile;
+  profile.during_bytes.reserve(order.size());
+  profile.after_bytes.reserve(order.size());
   int64_t live = 0;
-  int64_t peak = 0;
-  int32_t at = -1;
-  for (size_t i = 0; i < order.size(); ++i) {
-    const RuntimeStep& step = block.steps[At(order[i])];
+  for (int32_t index : order) {
+    const RuntimeStep& step = block.steps[At(index)];
     int64_t outputs = 0;
     for (int32_t value : step.outputs) {
       if (!OwnsBuffer(block, plan, value)) continue;
@@ -183,17 +185,26 @@ int64_t BarePeak(const RuntimeBlock& block, absl::Span<const int32_t> order,
         std::max(step.nested_peak_bytes,
                  SaturatingAdd(outputs, SaturatingAdd(step.scratch_total_bytes,
                                                       step.malloc_bytes)));
-    if (SaturatingAdd(live, during) > peak) {
-      peak = SaturatingAdd(live, during);
-      at = static_cast<int32_t>(i);
-    }
+    profile.during_bytes.push_back(SaturatingAdd(live, during));
     live = SaturatingAdd(live, outputs);
-    for (int32_t buffer : plan.frees[At(order[i])]) {
+    for (int32_t buffer : plan.frees[At(index)]) {
       live -= block.values[At(buffer)].size_bytes;
     }
+    profile.after_bytes.push_back(live);
   }
-  if (peak_at != nullptr) *peak_at = at;
-  return peak;
+  return profile;
+}
+
+int64_t BarePeak(const RuntimeBlock& block, absl::Span<const int32_t> order,
+                 const BufferPlan& plan, int32_t* peak_at) {
+  const std::vector<int64_t> bytes =
+      ProfileBare(block, order, plan).during_bytes;
+  const auto peak = std::max_element(bytes.begin(), bytes.end());
+  const bool any = peak != bytes.end() && *peak > 0;
+  if (peak_at != nullptr) {
+    *peak_at = any ? static_cast<int32_t>(peak - bytes.begin()) : -1;
+  }
+  return any ? *peak : 0;
 }
 
 }  // namespace onnx_memopt::analysis

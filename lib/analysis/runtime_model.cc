@@ -31,6 +31,26 @@ RuntimeOptions Normalized(RuntimeOptions options) {
   return options;
 }
 
+struct SimulatedRuns {
+  RuntimePeaks peaks;
+  int32_t first_peak_at = -1;  // position in the order
+  int64_t region_bytes = 0;
+};
+
+SimulatedRuns SimulateRuns(const RuntimeBlock& block, const FramePlan& plan,
+                           const RuntimeOptions& options) {
+  SimulatedRuns runs;
+  const std::vector<MemoryEvent> first = TraceRun(block, plan, false);
+  MemorySimulator simulator(options.arena);
+  runs.peaks.first_bytes = simulator.Run(first, &runs.first_peak_at);
+  const std::vector<MemoryEvent> later =
+      options.pattern ? TraceRun(block, plan, true) : first;
+  simulator.Run(later);
+  runs.peaks.steady_bytes = simulator.Run(later);
+  runs.region_bytes = simulator.region_bytes();
+  return runs;
+}
+
 // Who lives at `position` of the order, in a run without a pattern.
 void DescribePeak(const RuntimeBlock& block, const FramePlan& plan,
                   int32_t position, RuntimePrediction* out) {
@@ -102,20 +122,11 @@ absl::StatusOr<RuntimePrediction> PredictRuntime(
     out.mapped_weight_bytes =
         SaturatingAdd(out.mapped_weight_bytes, s.mapped_bytes);
   }
-  const std::vector<MemoryEvent> first = TraceRun(block, plan, false);
-  MemorySimulator simulator(normalized.arena);
-  int32_t position = -1;
-  out.peak_first_bytes = simulator.Run(first, &position);
-  DescribePeak(block, plan, position, &out);
-  if (normalized.pattern) {
-    const std::vector<MemoryEvent> later = TraceRun(block, plan, true);
-    simulator.Run(later);
-    out.peak_steady_bytes = simulator.Run(later);
-  } else {
-    simulator.Run(first);
-    out.peak_steady_bytes = simulator.Run(first);
-  }
-  out.arena_bytes = simulator.region_bytes();
+  const SimulatedRuns runs = SimulateRuns(block, plan, normalized);
+  out.peak_first_bytes = runs.peaks.first_bytes;
+  out.peak_steady_bytes = runs.peaks.steady_bytes;
+  out.arena_bytes = runs.region_bytes;
+  DescribePeak(block, plan, runs.first_peak_at, &out);
   if (normalized.target == RuntimeTarget::kIdeal) {
     // The planner above has the runtime's rules for what may share a buffer.
     ASSIGN_OR_RETURN(const MemoryProfile* profile,
@@ -128,6 +139,14 @@ absl::StatusOr<RuntimePrediction> PredictRuntime(
         SaturatingAdd(out.peak_steady_bytes, ort::kSteadyRunBytes);
   }
   return out;
+}
+
+RuntimePeaks PredictPeaks(const RuntimeBlock& block,
+                          const RuntimeOptions& options,
+                          absl::Span<const int32_t> rank) {
+  const RuntimeOptions normalized = Normalized(options);
+  return SimulateRuns(block, PlanFrame(block, normalized, rank), normalized)
+      .peaks;
 }
 
 absl::StatusOr<std::vector<MemoryEvent>> TraceFirstRun(

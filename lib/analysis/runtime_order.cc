@@ -31,35 +31,39 @@ class Orderer {
   Orderer(const RuntimeBlock& block, absl::Span<const int32_t> rank)
       : steps_(block.steps), rank_(rank) {}
 
-  std::vector<int32_t> DepthFirst() {
+  DepthFirstWalk DepthFirst() {
     std::vector<bool> has_consumer(steps_.size());
     for (const RuntimeStep& step : steps_) {
       for (int32_t producer : step.after) has_consumer[Size(producer)] = true;
     }
     struct Entry {
       int32_t step;
+      int32_t from;
       bool leave;
     };
     std::vector<Entry> stack;
     for (int32_t step : ByRank()) {
-      if (!has_consumer[Size(step)]) stack.push_back({step, false});
+      if (!has_consumer[Size(step)]) stack.push_back({step, -1, false});
     }
     std::vector<bool> visited(steps_.size());
-    std::vector<int32_t> order;
-    order.reserve(steps_.size());
+    DepthFirstWalk walk;
+    walk.order.reserve(steps_.size());
+    walk.came_from.resize(steps_.size());
     while (!stack.empty()) {
       const Entry entry = stack.back();
       stack.pop_back();
       if (entry.leave) {
-        order.push_back(entry.step);
+        walk.order.push_back(entry.step);
         continue;
       }
       if (visited[Size(entry.step)]) continue;
       visited[Size(entry.step)] = true;
-      stack.push_back({entry.step, true});
+      walk.came_from[Size(entry.step)] = entry.from;
+      stack.push_back({entry.step, entry.from, true});
       const size_t first = stack.size();
       for (int32_t producer : steps_[Size(entry.step)].after) {
-        if (!visited[Size(producer)]) stack.push_back({producer, false});
+        if (visited[Size(producer)]) continue;
+        stack.push_back({producer, entry.step, false});
       }
       if (rank_.empty()) continue;  // `after` is sorted already
       std::sort(stack.begin() + static_cast<std::ptrdiff_t>(first), stack.end(),
@@ -67,7 +71,7 @@ class Orderer {
                   return Rank(a.step) < Rank(b.step);
                 });
     }
-    return order;
+    return walk;
   }
 
   std::vector<int32_t> ByRank() const {
@@ -121,12 +125,17 @@ class Orderer {
 
 }  // namespace
 
+DepthFirstWalk WalkDepthFirst(const RuntimeBlock& block,
+                              absl::Span<const int32_t> rank) {
+  return Orderer(block, rank).DepthFirst();
+}
+
 std::vector<int32_t> RunOrder(const RuntimeBlock& block, ExecutionOrder order,
                               absl::Span<const int32_t> rank) {
   Orderer orderer(block, rank);
   switch (order) {
     case ExecutionOrder::kDefault:
-      return orderer.DepthFirst();
+      return orderer.DepthFirst().order;
     case ExecutionOrder::kPriorityBased:
       return orderer.ByPriority();
     case ExecutionOrder::kFile:

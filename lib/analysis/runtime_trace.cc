@@ -270,9 +270,10 @@ class Tracer {
 
 }  // namespace
 
-FramePlan PlanFrame(const RuntimeBlock& block, const RuntimeOptions& options) {
+FramePlan PlanFrame(const RuntimeBlock& block, const RuntimeOptions& options,
+                    absl::Span<const int32_t> rank) {
   FramePlan plan;
-  plan.order = RunOrder(block, options.execution_order);
+  plan.order = RunOrder(block, options.execution_order, rank);
   plan.buffers = PlanBuffers(block, plan.order, options);
   plan.use_pattern = options.pattern && block.keeps_pattern;
   if (plan.use_pattern) {

@@ -38,7 +38,8 @@ struct FramePlan {
   std::vector<std::vector<FramePlan>> bodies;
 };
 
-FramePlan PlanFrame(const RuntimeBlock& block, const RuntimeOptions& options);
+FramePlan PlanFrame(const RuntimeBlock& block, const RuntimeOptions& options,
+                    absl::Span<const int32_t> rank = {});
 
 // `warm`: the block's pattern is known from an earlier run.
 std::vector<MemoryEvent> TraceRun(const RuntimeBlock& block,

@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "onnx_memopt/support/format.h"
 
 namespace onnx_memopt::pass {
@@ -46,6 +47,18 @@ absl::StatusOr<bool> PassOptions::Bool(absl::string_view key,
   if (*text == "true" || *text == "1") return true;
   if (*text == "false" || *text == "0") return false;
   return BadValue(key, *text, "true or false");
+}
+
+absl::StatusOr<size_t> PassOptions::Choice(
+    absl::string_view key, absl::Span<const absl::string_view> choices,
+    absl::string_view help) {
+  const std::string* text = Find(key, std::string(choices.front()), help);
+  if (text == nullptr) return 0;
+  const auto* const found = std::find(choices.begin(), choices.end(), *text);
+  if (found == choices.end()) {
+    return BadValue(key, *text, absl::StrJoin(choices, " or "));
+  }
+  return static_cast<size_t>(found - choices.begin());
 }
 
 absl::Status PassOptions::CheckAllRead() const {

@@ -1,27 +1,76 @@
 #include "onnx_memopt/rewrite/prediction.h"
 
+#include "absl/strings/str_cat.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/support/checked_math.h"
+#include "onnx_memopt/support/format.h"
+#include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::rewrite {
 namespace {
 
 constexpr double kWorth = 0.97;
+constexpr int64_t kSlackBytes = 64 << 10;
 
 }  // namespace
+
+analysis::RuntimeOptions RewriteOptions() {
+  return {.threads = 2,
+          .folding = true,
+          .mapped_weights = analysis::MappedWeights::kNone};
+}
 
 absl::StatusOr<analysis::RuntimePrediction> PredictForRewrite(
     const ir::Graph& graph) {
   analysis::AnalysisManager analyses(&graph);
-  const analysis::RuntimeOptions options{
-      .threads = 2,
-      .folding = true,
-      .mapped_weights = analysis::MappedWeights::kNone};
-  return PredictRuntime(graph, analyses, options);
+  return PredictRuntime(graph, analyses, RewriteOptions());
 }
 
 bool Pays(int64_t before_bytes, int64_t after_bytes) {
   return static_cast<double>(after_bytes) <
          kWorth * static_cast<double>(before_bytes);
+}
+
+absl::StatusOr<RewritePeaks> PeaksForRewrite(const ir::Graph& graph) {
+  analysis::AnalysisManager analyses(&graph);
+  const analysis::RuntimeOptions options = RewriteOptions();
+  RewritePeaks peaks;
+  ASSIGN_OR_RETURN(peaks.bare_bytes, PredictBarePeak(graph, analyses, options));
+  ASSIGN_OR_RETURN(const analysis::RuntimePrediction stock,
+                   PredictRuntime(graph, analyses, options));
+  peaks.first_bytes = stock.peak_first_bytes;
+  peaks.steady_bytes = stock.peak_steady_bytes;
+  return peaks;
+}
+
+bool Pays(const RewritePeaks& before, const RewritePeaks& after) {
+  const auto grows = [](int64_t a, int64_t b) {
+    return b > SaturatingAdd(a, kSlackBytes);
+  };
+  return !grows(before.bare_bytes, after.bare_bytes) &&
+         !grows(before.first_bytes, after.first_bytes) &&
+         !grows(before.steady_bytes, after.steady_bytes) &&
+         (Pays(before.bare_bytes, after.bare_bytes) ||
+          Pays(before.first_bytes, after.first_bytes) ||
+          Pays(before.steady_bytes, after.steady_bytes));
+}
+
+std::string DescribeGain(const RewritePeaks& before,
+                         const RewritePeaks& after) {
+  const auto change = [](absl::string_view what, int64_t a, int64_t b) {
+    return absl::StrCat(what, FormatBytes(a), " -> ", FormatBytes(b),
+                        " (predicted)");
+  };
+  if (Pays(before.first_bytes, after.first_bytes)) {
+    return change("first run in ONNX Runtime ", before.first_bytes,
+                  after.first_bytes);
+  }
+  if (Pays(before.steady_bytes, after.steady_bytes)) {
+    return change("steady state in ONNX Runtime ", before.steady_bytes,
+                  after.steady_bytes);
+  }
+  return change("in ONNX Runtime without its arena ", before.bare_bytes,
+                after.bare_bytes);
 }
 
 }  // namespace onnx_memopt::rewrite

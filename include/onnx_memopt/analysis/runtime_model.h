@@ -168,6 +168,15 @@ absl::StatusOr<RuntimeBlock> BuildRuntimeBlock(const ir::Graph& graph,
 std::vector<int32_t> RunOrder(const RuntimeBlock& block, ExecutionOrder order,
                               absl::Span<const int32_t> rank = {});
 
+// kDefault, and how the walk came to each step.
+struct DepthFirstWalk {
+  std::vector<int32_t> order;  // steps, as by RunOrder
+  // By step: the reader from which the walk came; -1: it began here.
+  std::vector<int32_t> came_from;
+};
+DepthFirstWalk WalkDepthFirst(const RuntimeBlock& block,
+                              absl::Span<const int32_t> rank = {});
+
 // --- Buffers ---
 
 struct BufferPlan {
@@ -192,6 +201,15 @@ bool OwnsBuffer(const RuntimeBlock& block, const BufferPlan& plan,
 // position in `order`.
 int64_t BarePeak(const RuntimeBlock& block, absl::Span<const int32_t> order,
                  const BufferPlan& plan, int32_t* peak_at = nullptr);
+
+// The same along the order, by position.
+struct BareProfile {
+  std::vector<int64_t> during_bytes;  // while the step runs
+  std::vector<int64_t> after_bytes;   // when it has run
+};
+BareProfile ProfileBare(const RuntimeBlock& block,
+                        absl::Span<const int32_t> order,
+                        const BufferPlan& plan);
 
 // All three steps for the main graph.
 absl::StatusOr<int64_t> PredictBarePeak(const ir::Graph& graph,
@@ -229,6 +247,16 @@ struct RuntimePrediction {
 absl::StatusOr<RuntimePrediction> PredictRuntime(const ir::Graph& graph,
                                                  AnalysisManager& analyses,
                                                  const RuntimeOptions& options);
+
+// Both peaks alone, of a block as if it were the main graph, with its steps in
+// the file by `rank` as for RunOrder.
+struct RuntimePeaks {
+  int64_t first_bytes = 0;
+  int64_t steady_bytes = 0;
+};
+RuntimePeaks PredictPeaks(const RuntimeBlock& block,
+                          const RuntimeOptions& options,
+                          absl::Span<const int32_t> rank = {});
 
 // One step of the allocators in a run, in order of time.
 struct MemoryEvent {

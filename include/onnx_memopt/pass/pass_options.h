@@ -10,6 +10,7 @@
 #ifndef ONNX_MEMOPT_PASS_PASS_OPTIONS_H_
 #define ONNX_MEMOPT_PASS_PASS_OPTIONS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -18,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace onnx_memopt::pass {
 
@@ -36,6 +38,10 @@ class PassOptions {
                               absl::string_view help);
   absl::StatusOr<bool> Bool(absl::string_view key, bool default_value,
                             absl::string_view help);
+  // One of `choices`, by index; the first is the default.
+  absl::StatusOr<size_t> Choice(absl::string_view key,
+                                absl::Span<const absl::string_view> choices,
+                                absl::string_view help);
 
   // kInvalidArgument if the text has a key that was never read.
   absl::Status CheckAllRead() const;

@@ -1,11 +1,8 @@
-// reorder against brute force: every topological order of the main graph, with
-// MemoryProfile as the judge and not the planner's own model.
+// reorder{target=ideal} against brute force: every topological order of the
+// main graph, with MemoryProfile as the judge and not the planner's own model.
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +11,7 @@
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/pass/pipeline.h"
 #include "registry.h"
+#include "support/every_order.h"
 #include "support/random_graph.h"
 #include "support/status_matchers.h"
 
@@ -23,6 +21,7 @@ namespace {
 using ir::BlockId;
 using ir::Graph;
 using ir::NodeId;
+using ::onnx_memopt::testing::EveryOrder;
 using ::onnx_memopt::testing::ImportOrThrow;
 using ::onnx_memopt::testing::IsOk;
 using ::onnx_memopt::testing::Random;
@@ -37,79 +36,11 @@ int64_t Peak(const Graph& graph, BlockId block) {
   return (*profile)->block(block).peak_bytes;
 }
 
-// Tries every order of one block's nodes.
-class BruteForce {
- public:
-  BruteForce(Graph* graph, BlockId block, int max_orders)
-      : graph_(*graph),
-        block_(block),
-        nodes_(graph->block(block).nodes),
-        orders_left_(max_orders) {
-    for (const NodeId id : nodes_) {
-      std::set<ir::ValueId> reads;
-      CollectReads(id, &reads);
-      reads.erase(ir::kNoValue);  // an operand that is left out
-      std::vector<size_t> before;
-      for (size_t i = 0; i < nodes_.size(); ++i) {
-        for (const ir::ValueId result : graph_.node(nodes_[i]).results) {
-          if (nodes_[i] != id && reads.contains(result)) before.push_back(i);
-        }
-      }
-      before_.push_back(std::move(before));
-    }
-  }
-
-  // The lowest peak; nullopt if there are too many orders.
-  std::optional<int64_t> Run() {
-    std::vector<NodeId> order;
-    std::vector<bool> done(nodes_.size());
-    Extend(&order, &done);
-    graph_.mutable_block(block_).nodes = nodes_;
-    if (orders_left_ < 0) return std::nullopt;
-    return lowest_;
-  }
-
- private:
-  void CollectReads(NodeId id, std::set<ir::ValueId>* reads) const {
-    const ir::Node& node = graph_.node(id);
-    reads->insert(node.operands.begin(), node.operands.end());
-    for (const BlockId block : node.blocks) {
-      const auto& results = graph_.block(block).results;
-      reads->insert(results.begin(), results.end());
-      for (const NodeId nested : graph_.block(block).nodes) {
-        CollectReads(nested, reads);
-      }
-    }
-  }
-
-  void Extend(std::vector<NodeId>* order, std::vector<bool>* done) {
-    if (orders_left_ < 0) return;
-    if (order->size() == nodes_.size()) {
-      --orders_left_;
-      graph_.mutable_block(block_).nodes = *order;
-      lowest_ = std::min(lowest_, Peak(graph_, block_));
-      return;
-    }
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      const bool ready =
-          !(*done)[i] && std::all_of(before_[i].begin(), before_[i].end(),
-                                     [&](size_t j) { return (*done)[j]; });
-      if (!ready) continue;
-      (*done)[i] = true;
-      order->push_back(nodes_[i]);
-      Extend(order, done);
-      order->pop_back();
-      (*done)[i] = false;
-    }
-  }
-
-  Graph& graph_;
-  BlockId block_;
-  const std::vector<NodeId> nodes_;
-  std::vector<std::vector<size_t>> before_;
-  int orders_left_;
-  int64_t lowest_ = std::numeric_limits<int64_t>::max();
-};
+std::optional<int64_t> LowestPeak(Graph* graph, BlockId block, int max_orders) {
+  return EveryOrder(graph, block, max_orders).Lowest([&](const Graph& g) {
+    return Peak(g, block);
+  });
+}
 
 struct Outcome {
   int compared = 0;
@@ -118,7 +49,8 @@ struct Outcome {
 };
 
 void Reorder(Graph* graph) {
-  const auto pipeline = pass::ParsePipeline("reorder", RegisteredPasses());
+  const auto pipeline =
+      pass::ParsePipeline("reorder{target=ideal}", RegisteredPasses());
   ASSERT_THAT(pipeline, IsOk());
   ASSERT_THAT(RunPipeline(*pipeline, *graph, {}), IsOk());
 }
@@ -131,7 +63,7 @@ void Compare(Graph graph, int max_orders, Outcome* outcome) {
   // Subgraphs are in their final order now; only the main graph is moved.
   const std::string text = ToString(graph);
   const std::optional<int64_t> lowest =
-      BruteForce(&graph, ir::kMainBlock, max_orders).Run();
+      LowestPeak(&graph, ir::kMainBlock, max_orders);
   if (!lowest) return;
   EXPECT_EQ(after, *lowest) << text;
   ++outcome->compared;
@@ -274,7 +206,7 @@ TEST(ReorderBruteForceTest, SubgraphsAreOptimalToo) {
       const BlockId block{static_cast<uint32_t>(b)};
       const int64_t after = Peak(graph, block);
       EXPECT_LE(after, before[b]);
-      const auto lowest = BruteForce(&graph, block, 500).Run();
+      const auto lowest = LowestPeak(&graph, block, 500);
       if (!lowest || graph.block(block).nodes.size() < 2) continue;
       EXPECT_EQ(after, *lowest) << ToString(graph);
       ++compared;
@@ -298,7 +230,7 @@ TEST(ReorderBruteForceTest, CallsNeverRaiseThePeak) {
     Reorder(&graph);
     const int64_t after = Peak(graph, ir::kMainBlock);
     EXPECT_LE(after, before);
-    const auto lowest = BruteForce(&graph, ir::kMainBlock, 1000).Run();
+    const auto lowest = LowestPeak(&graph, ir::kMainBlock, 1000);
     if (!lowest) continue;
     EXPECT_GE(after, *lowest);
     ++compared;
