@@ -54,7 +54,9 @@ def check_case(case, programs, folder, counts) -> list[str]:
             continue
         after = run_case(rewritten, data, level, 1)
         counts.add(f"runs compared (level {title})")
-        if level == runtime.NONE:
+        # Of 16-bit nodes the runtime rounds between those of one graph only
+        # where it must: it computes them in 32 bits.
+        if level == runtime.NONE and "fp16" not in case.name:
             failures += runtime.differences(before, after, set())
         else:
             # The runtime fuses other nodes then, and rounds in another order.
