@@ -1,4 +1,5 @@
-"""break-reuse and rematerialize give the same bits.
+"""break-reuse and rematerialize give the same bits, or, where the runtime's
+optimizer fuses other nodes for it, the same to 1e-5 of the largest.
 
 Forced, whether they pay or not: on the operator cases of several nodes, and on
 a few shared models.
@@ -12,6 +13,7 @@ import pytest
 import runtime
 import test_operator_cases
 import test_shared_models
+import test_split
 from checks import run_case
 from programs import ProgramError, Programs
 
@@ -52,7 +54,13 @@ def check_case(case, programs, folder, counts) -> list[str]:
             continue
         after = run_case(rewritten, data, level, 1)
         counts.add(f"runs compared (level {title})")
-        failures += runtime.differences(before, after, set())
+        # Of 16-bit nodes the runtime rounds between those of one graph only
+        # where it must: it computes them in 32 bits.
+        if level == runtime.NONE and "fp16" not in case.name:
+            failures += runtime.differences(before, after, set())
+        else:
+            # The runtime fuses other nodes then, and rounds in another order.
+            failures += filter(None, [test_split.error_of(before, after)])
     return [f"{case.name}: {line}" for line in failures]
 
 
