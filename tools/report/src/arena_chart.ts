@@ -118,7 +118,7 @@ export function arenaChart(view: View): HTMLElement {
   const chart = new uPlot({
     width: 640,
     height: HEIGHT,
-    padding: [10, 12, 0, 0],
+    padding: [10, 30, 0, 0],
     legend: { show: false },
     cursor: {
       ...cursor(view),

@@ -6,10 +6,9 @@ import { byteTicks } from './format';
 import { color } from './theme';
 import type { View } from './view';
 
-const ROUND = [1, 2, 5, 10, 20, 50, 100, 200, 500];
-const BYTE_STEPS = [0, 1, 2, 3, 4, 5].flatMap(
-  (power) => ROUND.map((n) => n * 1024 ** power));
-const COUNT_STEPS = [1, 1e3, 1e6].flatMap((n) => ROUND.map((m) => m * n));
+const BYTE_STEPS = Array.from({ length: 60 }, (_, power) => 2 ** power);
+const COUNT_STEPS = Array.from({ length: 18 }, (_, power) => 10 ** power)
+  .flatMap((n) => [n, 2 * n, 5 * n]);
 
 const FONT = '12px system-ui, sans-serif';
 
@@ -28,6 +27,7 @@ export function stepAxis(): uPlot.Axis {
     ...axis(),
     incrs: COUNT_STEPS,
     space: 64,
+    size: 34,
     values: (_, splits) => splits.map(
       (value) => Number.isInteger(value) ? value.toLocaleString('en-US') : ''),
   };

@@ -10,7 +10,7 @@ import type { Profile } from './report';
 import { color, onThemeChange } from './theme';
 import type { View } from './view';
 
-const HEIGHT = 300;
+const HEIGHT = 290;
 
 // One more point than there are steps: the end of the last one.
 function column(profile: Profile | null, length: number): (number | null)[] {
@@ -84,7 +84,7 @@ export function memoryChart(view: View): HTMLElement {
   const chart = new uPlot({
     width: 640,
     height: HEIGHT,
-    padding: [18, 12, 0, 0],
+    padding: [18, 30, 0, 0],
     legend: { show: false },
     cursor: cursor(view),
     scales: {

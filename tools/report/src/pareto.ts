@@ -1,7 +1,7 @@
 // Memory against cost: one point for each plan, where a report has them.
 
 import uPlot from 'uplot';
-import { byteAxis, followSize } from './axes';
+import { byteAxis, followSize, stepAxis } from './axes';
 import { generic } from './details';
 import { h, section } from './dom';
 import { formatCount } from './format';
@@ -52,10 +52,10 @@ export function paretoSection(value: unknown): HTMLElement | null {
       x: { time: false },
       y: { range: (_, __, max) => [0, Math.max(1, max) * 1.08] },
     },
-    axes: [{ ...byteAxis(), incrs: [1, 2, 5].flatMap((n) =>
-      Array.from({ length: 18 }, (_, power) => n * 10 ** power)).sort(
-      (a, b) => a - b), size: 34,
-    values: (_, splits) => splits.map((v) => formatCount(v)) }, byteAxis()],
+    axes: [{
+      ...stepAxis(),
+      values: (_, splits) => splits.map((value) => formatCount(value)),
+    }, byteAxis()],
     series: [{}, {
       scale: 'y', stroke: () => color('after'), width: 1.5,
       points: { show: true, size: 9, fill: () => color('after') },

@@ -52,12 +52,12 @@ export function summarySection(report: Report): HTMLElement {
   ];
   if (before.runtime.default.first_peak_bytes > 0) {
     cards.push(
-      card('ONNX Runtime, first run',
+      card('Runtime, first run',
         ...of((p) => p.runtime.default.first_peak_bytes),
-        'Predicted, above the loaded model, with default session options'),
-      card('ONNX Runtime, later runs',
+        'ONNX Runtime above the loaded model, predicted, with default options'),
+      card('Runtime, later runs',
         ...of((p) => p.runtime.default.steady_peak_bytes),
-        'Predicted, from the second run on'));
+        'ONNX Runtime from the second run on, predicted'));
   }
   return section('summary', 'Memory', after
     ? 'After the passes, and before them.' : 'As read: no pass ran.',

@@ -50,29 +50,31 @@ function tensorTable(report: Report, view: View): Table {
     sortBy: 1,
     choose,
     columns: [
-      { title: 'tensor', width: '24%', value: (t) => printable(t.name) },
+      { title: 'tensor', width: '36%', value: (t) => printable(t.name) },
       {
-        title: 'bytes', width: '9%', number: true, value: (t) => t.bytes,
+        title: 'bytes', width: '104px', number: true, value: (t) => t.bytes,
         text: (t) => formatBytes(t.bytes),
       },
-      { title: 'kind', width: '9%', value: (t) => t.kind },
+      { title: 'kind', width: '96px', value: (t) => t.kind },
       {
-        title: 'type', width: '18%',
+        title: 'type', width: '28%',
         value: (t) => printable(`${t.dtype ?? ''}${t.shape ?? ''}`),
       },
       {
-        title: 'made by', width: '20%',
+        title: 'made by', width: '36%',
         value: (t) => printable(t.producer ?? ''),
       },
       {
         title: 'from', hint: 'First step of its graph at which it lives',
-        width: '7%', number: true, value: (t) => t.begin,
+        width: '84px', number: true, value: (t) => t.begin,
+        text: (t) => formatInteger(t.begin),
       },
       {
         title: 'to', hint: 'First step at which it does not',
-        width: '7%', number: true, value: (t) => t.end,
+        width: '84px', number: true, value: (t) => t.end,
+        text: (t) => formatInteger(t.end),
       },
-      { title: 'graph', width: '10%', value: (t) => graphName(t.graph) },
+      { title: 'graph', width: '112px', value: (t) => graphName(t.graph) },
     ],
   });
 }
@@ -91,30 +93,30 @@ function nodeTable(report: Report, view: View): Table {
     },
     columns: [
       {
-        title: 'step', hint: 'In its graph', width: '8%', number: true,
+        title: 'step', hint: 'In its graph', width: '84px', number: true,
         value: (n) => n.index, text: (n) => formatInteger(n.index),
       },
-      { title: 'node', width: '28%', value: (n) => printable(n.name) },
-      { title: 'op', width: '16%', value: (n) => printable(n.op) },
+      { title: 'node', width: '65%', value: (n) => printable(n.name) },
+      { title: 'op', width: '35%', value: (n) => printable(n.op) },
       {
         title: 'live', hint: 'Activations of its graph while it runs',
-        width: '10%', number: true, value: (n) => n.live_bytes,
+        width: '104px', number: true, value: (n) => n.live_bytes,
         text: (n) => formatBytes(n.live_bytes),
       },
       {
-        title: 'results', width: '10%', number: true,
+        title: 'results', width: '104px', number: true,
         value: (n) => n.output_bytes, text: (n) => formatBytes(n.output_bytes),
       },
       {
-        title: 'FLOPs', width: '10%', number: true, value: (n) => n.flops,
+        title: 'FLOPs', width: '104px', number: true, value: (n) => n.flops,
         text: (n) => formatCount(n.flops),
       },
       {
-        title: 'traffic', hint: 'Bytes read and written', width: '10%',
+        title: 'traffic', hint: 'Bytes read and written', width: '104px',
         number: true, value: (n) => n.traffic_bytes,
         text: (n) => formatBytes(n.traffic_bytes),
       },
-      { title: 'graph', width: '12%', value: (n) => graphName(n.graph) },
+      { title: 'graph', width: '112px', value: (n) => graphName(n.graph) },
     ],
   });
 }
@@ -170,6 +172,7 @@ export function tablesSection(report: Report, view: View): HTMLElement {
     search.focus();
   });
   return section('tables', 'Tensors and nodes',
-    'After the passes. A click on a row shows it in the charts above.',
+    `${view.hasBoth ? 'After the passes. ' : ''}A click on a row shows it in ` +
+    'the charts above.',
     h('div', { class: 'toolbar' }, tabs, search), ...panels);
 }
