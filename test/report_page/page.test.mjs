@@ -426,24 +426,30 @@ pageTest('shows what other versions add', 'extras.html', {}, async (page) => {
   assert.ok(await painted(page, 'pareto-chart') > 0.005);
 });
 
-// For a person to look at; the first is the picture of the documentation.
+// The picture of the documentation, and more for a person to look at.
+const shots = [];
+if (process.env.REPORT_PICTURE) {
+  shots.push([process.env.REPORT_PICTURE, 'branches.html',
+    { viewport: { width: 1280, height: 1180 } }, false]);
+}
 if (process.env.REPORT_SHOTS) {
   const folder = process.env.REPORT_SHOTS;
-  mkdirSync(folder, { recursive: true });
-  const shots = [
-    ['report', 'network.html', {}, false],
-    ['light', 'network.html', {}, true],
-    ['dark', 'network.html', { colorScheme: 'dark' }, true],
-    ['narrow', 'network.html', { viewport: { width: 400, height: 900 } }, true],
-    ['wide', 'network.html', { viewport: { width: 2000, height: 1100 } }, true],
-    ['long', 'long.html', {}, true],
-    ['hostile', 'hostile.html', {}, true],
-    ['extras', 'extras.html', {}, true],
-  ];
-  for (const [name, file, options, fullPage] of shots) {
-    pageTest(`screenshot ${name}`, file, options, async (page) => {
-      await page.evaluate(() => document.fonts.ready);
-      await page.screenshot({ path: join(folder, `${name}.png`), fullPage });
-    });
+  for (const [name, report, options] of [
+    ['light', 'branches.html', {}],
+    ['dark', 'network.html', { colorScheme: 'dark' }],
+    ['narrow', 'network.html', { viewport: { width: 400, height: 900 } }],
+    ['wide', 'network.html', { viewport: { width: 2000, height: 1100 } }],
+    ['long', 'long.html', {}],
+    ['hostile', 'hostile.html', {}],
+    ['extras', 'extras.html', {}],
+  ]) {
+    shots.push([join(folder, `${name}.png`), report, options, true]);
   }
+}
+for (const [path, report, options, fullPage] of shots) {
+  pageTest(`screenshot ${path}`, report, options, async (page) => {
+    mkdirSync(dirname(path), { recursive: true });
+    await page.evaluate(() => document.fonts.ready);
+    await page.screenshot({ path, fullPage });
+  });
 }

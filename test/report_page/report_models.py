@@ -35,6 +35,46 @@ def hostile() -> onnx.ModelProto:
                                       info[1:]))
 
 
+def branches(stages: int = 5, size: int = 112) -> onnx.ModelProto:
+    """Stages of four branches that widen and narrow again, stored breadth
+    first: run branch by branch it takes a fraction. For pictures."""
+    nodes, weights = [], []
+
+    def conv(source: str, name: str, channels: tuple[int, int]) -> str:
+        weight = TensorProto(name=f"{name}.weight", dims=[*channels, 1, 1],
+                             data_type=TensorProto.FLOAT,
+                             raw_data=bytes(4 * channels[0] * channels[1]))
+        weights.append(weight)
+        nodes.append(helper.make_node("Conv", [source, weight.name], [name],
+                                      name=f"/{name.replace('.', '/')}"))
+        return name
+
+    def relu(source: str) -> str:
+        name = f"{source}_relu"
+        nodes.append(helper.make_node("Relu", [source], [name],
+                                      name=f"/{name.replace('.', '/')}"))
+        return name
+
+    x = "image"
+    inputs = 3
+    for stage in range(stages):
+        at = f"stage{stage}"
+        x = conv(x, f"{at}.stem", (32, inputs))
+        inputs = 64
+        tops = [relu(conv(x, f"{at}.branch{i}.widen", (64 + 32 * i, 32)))
+                for i in range(4)]
+        narrow = [conv(top, f"{at}.branch{i}.narrow", (16, 64 + 32 * i))
+                  for i, top in enumerate(tops)]
+        x = f"{at}.join"
+        nodes.append(helper.make_node("Concat", narrow, [x], axis=1,
+                                      name=f"/{at}/join"))
+    shapes = {"image": [1, 3, size, size], x: [1, 64, size, size]}
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+             for name, shape in shapes.items()]
+    return model_of(helper.make_graph(nodes, "branches", infos[:1], infos[1:],
+                                      weights))
+
+
 def long_chain(count: int) -> onnx.ModelProto:
     """`count` nodes in layers with skip connections of several lengths, so
     that tens of buffers of different sizes live at a time."""

@@ -3,7 +3,8 @@ here. It is run by Node.js, with playwright-core of tools/report.
 
     ONNX_MEMOPT_UPDATE_DOCS=1 python -m pytest test/report_page
 
-takes the screenshot of the README anew.
+takes the picture of the documentation anew; REPORT_SHOTS=FOLDER takes more of
+them to look at.
 """
 
 import json
@@ -20,6 +21,7 @@ import report_models
 from memopt_program import PROGRAM, ROOT
 
 TIMEOUT_SECONDS = 300
+PICTURE = ROOT / "docs/images/report.png"
 MODEL = ROOT / "test/models/mobilenetv3.onnx"
 # What ./dev test has installed must not be skipped.
 REQUIRED = os.environ.get("ONNX_MEMOPT_REQUIRE_BROWSER") == "1"
@@ -66,6 +68,9 @@ def made_pages(tmp_path_factory) -> pathlib.Path:
         timeout=TIMEOUT_SECONDS)
     need("has no HTML report" not in done.stderr, done.stderr.strip())
     assert done.returncode == 0, done.stderr
+    onnx.save(report_models.branches(), folder / "branches.onnx")
+    run("branches.onnx", "-o", "branches.out.onnx", "--passes",
+        "drop-dead,reorder", "--html", "branches.html", cwd=folder)
     onnx.save(report_models.hostile(), folder / "hostile.onnx")
     run("hostile.onnx", "-o", "hostile.out.onnx", "--html", "hostile.html",
         cwd=folder)
@@ -113,11 +118,14 @@ def test_in_chromium(pages):
          "playwright-core is missing: npm ci in tools/report")
     chromium = shutil.which("chromium")
     need(chromium is not None, "chromium: no such program")
+    environment = {**os.environ, "REPORT_PAGES": str(pages),
+                   "CHROMIUM": chromium}
+    if os.environ.get("ONNX_MEMOPT_UPDATE_DOCS") == "1":
+        environment["REPORT_PICTURE"] = str(PICTURE)
     done = subprocess.run(
         [node, "--test", "--test-reporter=tap",
          ROOT / "test/report_page/page.test.mjs"], capture_output=True,
-        text=True, check=False, timeout=TIMEOUT_SECONDS,
-        env={**os.environ, "REPORT_PAGES": str(pages), "CHROMIUM": chromium})
+        text=True, check=False, timeout=TIMEOUT_SECONDS, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.search(r"^# pass (\d+)", done.stdout, re.M)[1]) >= 15
     assert re.search(r"^# skipped 0", done.stdout, re.M)

@@ -54,8 +54,11 @@ export function makeTable<Row>(options: TableOptions<Row>): Table {
   const count = h('span', { class: 'count', role: 'status' });
   const body = h('tbody');
   const headers = columns.map((column, at) => {
+    const arrow = h('span', { class: 'arrow', 'aria-hidden': true });
+    // Beside the numbers, not above them.
     const button = h('button', { type: 'button', title: column.hint },
-      column.title, h('span', { class: 'arrow', 'aria-hidden': true }));
+      column.number === true && arrow, column.title,
+      column.number !== true && arrow);
     button.addEventListener('click', () => {
       descending = sortColumn === at ? !descending : column.number === true;
       sortColumn = at;
