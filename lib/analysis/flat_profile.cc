@@ -56,7 +56,11 @@ class FlatProfileBuilder {
         ShareResults(graph_.node(id), inner);
       }
     }
-    flat.push_back(static_cast<Step>(out_.steps_.size()));
+    // A subgraph without nodes still holds what it is given: at its node's
+    // step.
+    const auto next = static_cast<Step>(out_.steps_.size());
+    if (flat.empty() && block != ir::kMainBlock) flat.push_back(next - 1);
+    flat.push_back(next);
     first_[block] = std::move(flat);
   }
 
@@ -123,7 +127,7 @@ class FlatProfileBuilder {
         continue;
       }
       const LiveRange range{Begin(id), At(flat->second, storage.range.end)};
-      // Of a block without steps nothing can be shown.
+      // A model without nodes has no step to show it at.
       if (range.begin >= range.end) continue;
       out_.buffers_.push_back(
           {.storage = id, .range = range, .size_bytes = *storage.size_bytes});

@@ -244,7 +244,9 @@ std::string Size(const std::optional<int64_t>& bytes) {
 double Percent(const DiffRow& row) {
   if (row.a == row.b) return 0;
   if (row.a == 0) return std::numeric_limits<double>::infinity();
-  return 100.0 * (static_cast<double>(row.b) / static_cast<double>(row.a) - 1);
+  // 210 are 5 % more than 200, and nothing above.
+  return 100.0 * static_cast<double>(row.b - row.a) /
+         static_cast<double>(row.a);
 }
 
 // Empty where nothing changed.

@@ -1,6 +1,7 @@
 #include "onnx_memopt/report/json.h"
 
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -121,7 +122,11 @@ void AppendColumn(absl::string_view key, const std::vector<Item>& items,
   absl::StrAppend(out, out->back() == '{' ? "" : ",", "\n    \"", key, "\": [");
   const char* separator = "";
   for (const Item& item : items) {
-    absl::StrAppend(out, separator, Dump(Json(item.*field), /*indent=*/-1));
+    if constexpr (std::is_integral_v<Field>) {
+      absl::StrAppend(out, separator, item.*field);
+    } else {
+      absl::StrAppend(out, separator, Dump(Json(item.*field), /*indent=*/-1));
+    }
     separator = ",";
   }
   out->append("]");

@@ -24,7 +24,8 @@ let browser;
 before(async () => {
   browser = await chromium.launch({
     executablePath: process.env.CHROMIUM,
-    args: ['--no-sandbox', '--disable-gpu', '--force-color-profile=srgb'],
+    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage',
+      '--force-color-profile=srgb'],
   });
 }, { timeout: LIMIT_MS });
 

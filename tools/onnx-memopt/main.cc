@@ -57,7 +57,7 @@ class ProgressLine {
 
 // A form of the report, and where it goes.
 struct Form {
-  const std::string& path;  // empty: it is not asked for
+  std::string path;  // empty: it is not asked for
   absl::StatusOr<std::string> (*text)(const Report&);
 };
 

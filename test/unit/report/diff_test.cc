@@ -33,7 +33,7 @@ Report Example() {
                   .nodes = 3,
                   .size_bytes = 500};
   report.dims = {{.name = "batch", .value = 2}};
-  report.weights = {.bytes = 1000, .count = 2, .notes = {"a note"}};
+  report.weights = {.bytes = 1000, .count = 2};
   report.weights_after_bytes = 800;
   report.inputs_bytes = 64;
   report.before = {.live_peak_bytes = 400,
@@ -46,8 +46,9 @@ Report Example() {
                    .runtime_default = {600, 700}};
   report.after = report.before;
   report.after->live_peak_bytes = 200;
-  report.at_peak = {{.name = "big", .kind = "activation", .bytes = 150},
-                    {.name = "small", .kind = "activation", .bytes = 50}};
+  report.at_peak = {
+      {.name = "big", .kind = "activation", .bytes = 150, .storage = 0},
+      {.name = "small", .kind = "activation", .bytes = 50, .storage = 1}};
   report.tensors = report.at_peak;
   report.passes = {{.name = "reorder", .remarks = {"200 B less"}}};
   return report;
@@ -65,7 +66,7 @@ TEST(DiffTest, AReportIsReadAsItWasWritten) {
   report.tensors[1].shape = "[1, ?]";
   const std::string json = ReportToJson(report, "1.2.3");
   const absl::StatusOr<Report> read = ReportFromJson(json);
-  ASSERT_THAT(read, IsOk());
+  ASSERT_THAT(read.status(), IsOk());
   EXPECT_EQ(ReportToJson(*read, "1.2.3"), json);
 }
 

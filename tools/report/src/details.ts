@@ -92,7 +92,7 @@ export function runtimeSection(report: Report): HTMLElement {
     const was = get(before);
     if (!after) return [title, formatBytes(was)];
     return [title, formatBytes(was), formatBytes(get(after)),
-      formatChange(was, get(after))];
+      formatChange(was, get(after)) || '\u2013'];
   };
   return section('runtime', 'In ONNX Runtime',
     'Predicted, above the loaded model and without the runtime\u2019s own ' +
