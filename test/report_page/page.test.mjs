@@ -144,7 +144,7 @@ pageTest('names the rectangle under the cursor', 'network.html', {},
     const middle = (buffers.begin[largest] + buffers.end[largest]) / 2;
     await page.mouse.move(box.x + box.width * middle / all,
       box.y + box.height * (1 - (buffers.offset_bytes[largest] +
-        buffers.bytes[largest] / 2) / arena));
+        buffers.bytes[largest] / 2) / (1.04 * arena)));
     await frames(page);
     assert.equal(await text(page, '.tip strong'), buffers.tensor[largest]);
     assert.ok(await page.locator('.outline').first().isVisible());

@@ -15,6 +15,7 @@ import { color, onThemeChange } from './theme';
 import type { View } from './view';
 
 const HEIGHT = 380;
+const HEADROOM = 1.04;
 const COLORS = 9; // --op-0 to --op-8; the last is for all other ops
 
 interface Painting {
@@ -114,6 +115,9 @@ export function arenaChart(view: View): HTMLElement {
   const tip = h('div', { class: 'tip', role: 'status' });
   tip.hidden = true;
   let yRange: [number, number] | null = null;
+  // With room above, so that the top is seen to be the top.
+  const whole = (): [number, number] =>
+    [0, Math.max(1, view.profile.arena_bytes) * HEADROOM];
 
   const chart = new uPlot({
     width: 640,
@@ -128,7 +132,7 @@ export function arenaChart(view: View): HTMLElement {
     scales: {
       x: { time: false },
       y: {
-        range: () => yRange ?? [0, Math.max(1, view.profile.arena_bytes)],
+        range: () => yRange ?? whole(),
       },
     },
     axes: [stepAxis(), byteAxis()],
@@ -152,7 +156,7 @@ export function arenaChart(view: View): HTMLElement {
   }, [[0, view.stepsOfBoth], [0, 0]], frame);
 
   const zoomY = () => {
-    const [min, max] = yRange ?? [0, Math.max(1, view.profile.arena_bytes)];
+    const [min, max] = yRange ?? whole();
     chart.setScale('y', { min, max });
   };
 
