@@ -202,6 +202,7 @@ class DotWriter {
     std::map<std::string, int64_t> count;
     for (const ReportNode* node : box.nodes) ++count[node->op];
     std::vector<std::pair<int64_t, std::string>> ops;
+    ops.reserve(count.size());
     for (const auto& [op, times] : count) ops.emplace_back(-times, op);
     std::sort(ops.begin(), ops.end());
     std::string text = absl::StrCat(

@@ -10,7 +10,8 @@ import bad_models
 from memopt_program import ROOT, analyze, parse, rewrite, save, shared_model
 
 SCHEMA = json.loads((ROOT / "docs/report.schema.json").read_text())
-DOCS = (ROOT / "docs/report.md").read_text()
+DOCS = (ROOT / "docs/report.md").read_text().partition(
+    "## The JSON report\n")[2]
 
 # Fields that are documented once for several places.
 ALIASES = {"after": "before", "at_peak[]": "tensors[]",
