@@ -269,6 +269,12 @@ pageTest('is used by keyboard alone', 'network.html', {}, async (page) => {
   assert.equal(await chart.getAttribute('aria-valuenow'),
     String(live.indexOf(Math.max(...live))));
 
+  await page.locator('#arena-chart').focus();
+  await page.keyboard.press('Home');
+  await page.keyboard.press('ArrowRight');
+  assert.equal(await chart.getAttribute('aria-valuenow'), '1');
+  assert.equal(await page.locator('.step-mark:visible').count(), 2);
+
   await page.keyboard.press('/');
   assert.equal(await page.evaluate(() => document.activeElement.id), 'search');
   await page.keyboard.type('conv');

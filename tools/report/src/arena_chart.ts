@@ -5,7 +5,7 @@
 
 import uPlot from 'uplot';
 import {
-  byteAxis, cursor, followKeys, followSize, followZoom, stepAxis,
+  byteAxis, cursor, followKeys, followSize, followZoom, markStep, stepAxis,
 } from './axes';
 import { bufferAt, buffersOf } from './buffers';
 import { h, replace } from './dom';
@@ -234,6 +234,7 @@ export function arenaChart(view: View): HTMLElement {
   followZoom(chart, view);
   followKeys(frame, view);
   followSize(chart, frame, () => HEIGHT);
+  markStep(chart, view);
   (chart.hooks.draw ??= []).push(placeAll);
   view.listen((change) => {
     if (change === 'side') {

@@ -2,6 +2,7 @@
 // and by drag, and the keyboard.
 
 import type uPlot from 'uplot';
+import { h } from './dom';
 import { byteTicks } from './format';
 import { color } from './theme';
 import type { View } from './view';
@@ -100,6 +101,21 @@ export function followZoom(chart: uPlot, view: View): void {
     }
     view.zoomBy(event.deltaY < 0 ? 0.8 : 1.25, stepAt(chart, event));
   }, { passive: false });
+}
+
+// The step that was chosen keeps a mark when the cursor is elsewhere.
+export function markStep(chart: uPlot, view: View): void {
+  const mark = h('div', { class: 'step-mark', 'aria-hidden': true });
+  chart.over.appendChild(mark);
+  const place = () => {
+    const left = chart.valToPos(view.pinned, 'x');
+    const right = chart.valToPos(view.pinned + 1, 'x');
+    mark.style.transform = `translateX(${left}px)`;
+    mark.style.width = `${Math.max(2, right - left)}px`;
+    mark.hidden = view.pinned < view.zoom.min || view.pinned >= view.zoom.max;
+  };
+  (chart.hooks.draw ??= []).push(place);
+  view.listen(place);
 }
 
 // Keys for a focused chart: steps, zoom, the peak.

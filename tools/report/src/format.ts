@@ -61,7 +61,6 @@ export function formatChange(before: number, after: number): string {
 // text: they become visible.
 export function printable(text: string): string {
   return text.replace(
-    // eslint-disable-next-line no-control-regex
     /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
     (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }

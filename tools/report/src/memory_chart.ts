@@ -2,7 +2,8 @@
 
 import uPlot from 'uplot';
 import {
-  byteAxis, cursor, followKeys, followSize, followZoom, stepAt, stepAxis,
+  byteAxis, cursor, followKeys, followSize, followZoom, markStep, stepAt,
+  stepAxis,
 } from './axes';
 import { h } from './dom';
 import { formatBytes, formatInteger, printable } from './format';
@@ -122,25 +123,13 @@ export function memoryChart(view: View): HTMLElement {
       `${printable(name[step] ?? '')}, ${formatBytes(live_bytes[step] ?? 0)}`);
   };
 
-  // The pinned step keeps a mark when the cursor is elsewhere.
-  const mark = h('div', { class: 'step-mark', 'aria-hidden': true });
-  chart.over.appendChild(mark);
-  const place = () => {
-    const left = chart.valToPos(view.pinned, 'x');
-    const right = chart.valToPos(view.pinned + 1, 'x');
-    mark.style.transform = `translateX(${left}px)`;
-    mark.style.width = `${Math.max(2, right - left)}px`;
-    mark.hidden = view.pinned < view.zoom.min || view.pinned >= view.zoom.max;
-  };
-
   followZoom(chart, view);
   followKeys(frame, view);
   followSize(chart, frame, () => HEIGHT);
-  (chart.hooks.draw ??= []).push(place);
+  markStep(chart, view);
   view.listen((change) => {
     if (change === 'side') chart.redraw(false);
     describe();
-    place();
   });
   onThemeChange(() => chart.redraw(false, true));
   describe();
