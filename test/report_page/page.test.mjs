@@ -428,7 +428,12 @@ pageTest('shows a model without nodes', 'empty.html', {}, async (page) => {
 });
 
 pageTest('shows what other versions add', 'extras.html', {}, async (page) => {
-  assert.match(await text(page, '#session-options'), /PRIORITY_BASED/);
+  const sessions = await text(page, '#session-options');
+  assert.match(sessions, /options\.enable_mem_reuse = False\noptions\./);
+  assert.match(sessions, /InferenceSession\("out\.onnx", options,\n/);
+  assert.equal(await page.locator('#session-options tbody tr', {
+    hasText: 'recommended' }).locator('td').nth(1).innerText(), '2.00 MiB');
+  assert.match(await text(page, '#summary .notice'), /<i>held<\/i> by node x/);
   assert.match(await text(page, '#checkpoints'), /<b>kept<\/b>/);
   assert.ok(await painted(page, 'pareto-chart') > 0.005);
 });

@@ -49,8 +49,19 @@ def with_extras(page: pathlib.Path, target: pathlib.Path) -> None:
     head, mark, rest = text.partition('id="report">')
     body, end, tail = rest.partition("</script>")
     report = json.loads(body)
-    report["session_options"] = {"execution_order": "PRIORITY_BASED",
-                                 "config": {"a.b": "1"}}
+    plain = {"enable_cpu_mem_arena": True, "enable_mem_pattern": True,
+             "enable_mem_reuse": True, "execution_order": "DEFAULT",
+             "disabled_optimizers": []}
+    best = {**plain, "enable_mem_reuse": False,
+            "execution_order": "PRIORITY_BASED",
+            "disabled_optimizers": ["CommonSubexpressionElimination"]}
+    report["session_options"] = {"recommended": best, "candidates": [
+        {"options": options, "first_peak_bytes": peak,
+         "steady_peak_bytes": peak + 4096}
+        for options, peak in ((plain, 1 << 22), (best, 1 << 21))]}
+    report["time_ratio"] = 1.25
+    report["budget"] = {"bytes": 1 << 20, "reached_bytes": 1 << 21,
+                        "met": False, "reason": "<i>held</i> by node x"}
     report["checkpoints"] = [{"name": "<b>kept</b>", "bytes": 4096}]
     report["pareto"] = [{"extra_flops": 0, "peak_bytes": 1 << 22},
                         {"extra_flops": 5_000_000, "peak_bytes": 1 << 21}]

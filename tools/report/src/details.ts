@@ -9,7 +9,7 @@ import type { Peak, Report, Tensor } from './report';
 const FIRST_ROWS = 12;
 const MAX_ITEMS = 200;
 
-function plainTable(head: string[], rows: (string | HTMLElement)[][],
+export function plainTable(head: string[], rows: (string | HTMLElement)[][],
   numbers: number[] = []): HTMLElement {
   const cls = (i: number) => numbers.includes(i) ? 'number' : '';
   return h('div', { class: 'plain', tabindex: 0, role: 'region',

@@ -10,6 +10,7 @@ import { livePanel } from './live_panel';
 import { memoryChart } from './memory_chart';
 import { paretoSection } from './pareto';
 import { type Report, readReport, type Side } from './report';
+import { sessionsSection } from './sessions';
 import { pageHead, summarySection } from './summary';
 import { tablesSection } from './tables';
 import { startTheme } from './theme';
@@ -73,9 +74,9 @@ function build(report: Report): void {
     tablesSection(report, view),
     passesSection(report),
     runtimeSection(report),
-    report.session_options !== undefined && report.session_options !== null &&
-      section('session-options', 'Session options', '',
-        generic(report.session_options)),
+    sessionsSection(report.session_options,
+      report.outputs.find((file) => file.endsWith('.onnx')) ??
+        report.model.path),
     report.checkpoints !== undefined && report.checkpoints !== null &&
       section('checkpoints', 'Checkpoints', '', generic(report.checkpoints)),
     paretoSection(report.pareto),

@@ -107,7 +107,14 @@ export interface Report {
   inner_nodes: Node[];
   tensors: Tensor[];
   profile: { before: Profile; after: Profile | null };
-  // What some versions add; shown as it comes.
+  // What some versions add.
+  time_ratio?: number | null;
+  budget?: {
+    bytes: number;
+    reached_bytes: number;
+    met: boolean;
+    reason: string | null;
+  } | null;
   session_options?: unknown;
   checkpoints?: unknown;
   pareto?: unknown;

@@ -59,9 +59,16 @@ export function summarySection(report: Report): HTMLElement {
         ...of((p) => p.runtime.default.steady_peak_bytes),
         'ONNX Runtime from the second run on, predicted'));
   }
+  const { budget, time_ratio: ratio } = report;
   return section('summary', 'Memory', after
     ? 'After the passes, and before them.' : 'As read: no pass ran.',
   h('div', { class: 'cards' }, ...cards),
+  typeof ratio === 'number' && h('p', { class: 'hint' },
+    `A run is modelled to take ${ratio.toFixed(2)} times as long as before.`),
+  budget && h('p', { class: budget.met ? 'hint' : 'notice' },
+    `Budget ${formatBytes(budget.bytes)}: ${budget.met ? 'met' : 'not met'}, ` +
+    `${formatBytes(budget.reached_bytes)} reached.` +
+    (budget.reason === null ? '' : ` ${printable(budget.reason)}`)),
   !report.complete && h('p', { class: 'notice' },
     `Incomplete: the size of ${report.unknown_tensors.length} tensors is ` +
     'unknown, so that the peaks are lower bounds.'));
