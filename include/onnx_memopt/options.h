@@ -41,6 +41,8 @@ struct Options {
   // Where to write the rewritten model; "-": stdout; empty: nowhere.
   std::string output;
   ExternalDataMode external_data = ExternalDataMode::kAuto;
+  // Write what the analyses say of each node into its metadata_props.
+  bool annotate = false;
   // Folder of external data, where it is not the model's.
   std::string external_dir;
 

@@ -83,10 +83,42 @@ struct ReportNode {
   int64_t index = 0;  // the step
   std::string name;
   std::string op;
+  int64_t graph = 0;  // 0: the main graph; else a subgraph, whose step it is
   std::optional<int64_t> output_bytes;
   int64_t live_bytes = 0;
   std::optional<int64_t> flops;
   std::optional<int64_t> traffic_bytes;
+  // What it reads and makes, as indices of Report::tensors; what a node reads
+  // in its subgraphs is read by their nodes.
+  std::vector<int64_t> inputs;
+  std::vector<int64_t> outputs;
+  std::vector<int64_t> graphs;  // its subgraphs
+};
+
+// A step of a run in which the steps of subgraphs follow their node's.
+struct ReportStep {
+  std::string name;
+  std::string op;
+  int64_t graph = 0;  // 0: the main graph; else a subgraph
+  int64_t live_bytes = 0;
+};
+
+// Bytes with one place in an arena, for a range of such steps. They may hold
+// several tensors, of which `tensor` is the first.
+struct ReportBuffer {
+  std::string tensor;
+  int64_t begin = 0;  // half-open
+  int64_t end = 0;
+  int64_t bytes = 0;
+  int64_t offset_bytes = 0;
+};
+
+// How activations take memory over a run, with the subgraphs that need the most
+// where the main graph runs them.
+struct ReportProfile {
+  int64_t arena_bytes = 0;
+  std::vector<ReportStep> steps;
+  std::vector<ReportBuffer> buffers;
 };
 
 struct ReportPass {
@@ -118,10 +150,13 @@ struct Report {
   std::optional<ReportPeak> after;  // empty if no pass ran
   // Of the model as it is after the passes.
   std::vector<ReportTensor> tensors;
-  std::vector<ReportNode> nodes;      // of the main graph
-  std::vector<ReportTensor> at_peak;  // the largest first
+  std::vector<ReportNode> nodes;        // of the main graph
+  std::vector<ReportNode> inner_nodes;  // of its subgraphs
+  std::vector<ReportTensor> at_peak;    // the largest first
   std::vector<ReportPass> passes;
   std::vector<ReportSweepPoint> sweep;
+  ReportProfile profile_before;
+  std::optional<ReportProfile> profile_after;  // empty if no pass ran
   std::vector<std::string> warnings;
   std::vector<std::string> outputs;  // files that were written
 };

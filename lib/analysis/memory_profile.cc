@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/block_results.h"
 #include "llvm/ADT/STLExtras.h"
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/analysis/timeline.h"
@@ -19,22 +20,6 @@ using ir::BlockId;
 using ir::Node;
 using ir::NodeId;
 using ir::Step;
-
-// How many of a node's first results are the last values that its blocks
-// return, not copies of them: all of an If's; of a loop's, what it carries.
-size_t ResultsFromBlocks(const Node& node) {
-  if (node.op_type == "If") return node.results.size();
-  if (node.op_type == "Loop") {
-    return node.operands.size() > 2 ? node.operands.size() - 2 : 0;
-  }
-  if (node.op_type == "Scan") {
-    const int64_t scanned = IntAttribute(node, "num_scan_inputs", 0);
-    const auto operands = static_cast<int64_t>(node.operands.size());
-    return static_cast<size_t>(
-        std::clamp<int64_t>(operands - scanned, 0, operands));
-  }
-  return 0;
-}
 
 BlockProfile ProfileBlock(const ir::Graph& graph,
                           const std::vector<NodeId>& steps,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "llvm/ADT/DenseMap.h"
 #include "onnx_memopt/analysis/cost.h"
+#include "onnx_memopt/analysis/flat_profile.h"
 #include "onnx_memopt/analysis/liveness.h"
 #include "onnx_memopt/analysis/load_growth.h"
 #include "onnx_memopt/analysis/memory_profile.h"
@@ -24,6 +25,7 @@ namespace {
 
 using analysis::AnalysisManager;
 using analysis::Cost;
+using analysis::FlatProfile;
 using analysis::Liveness;
 using analysis::MemoryProfile;
 using analysis::Packing;
@@ -48,6 +50,12 @@ const char* KindName(StorageKind kind) {
   return "";
 }
 
+// "Conv"; "com.microsoft.Gelu".
+std::string OpName(const ir::Node& node) {
+  return node.domain.empty() ? node.op_type
+                             : absl::StrCat(node.domain, ".", node.op_type);
+}
+
 class TableBuilder {
  public:
   TableBuilder(const ir::Graph& graph, const Timeline& timeline,
@@ -65,7 +73,10 @@ class TableBuilder {
     report_.tensors.reserve(graph_.num_values());
     report_.nodes.reserve(timeline_.steps(ir::kMainBlock).size());
     for (BlockId block : timeline_.blocks()) AddBlock(block);
-    AddNodes();
+    for (BlockId block : timeline_.blocks()) {
+      AddNodes(block,
+               block == ir::kMainBlock ? &report_.nodes : &report_.inner_nodes);
+    }
     for (analysis::StorageId id : profile_.at_peak()) {
       // Views of it are the same bytes; the first value stands for all.
       report_.at_peak.push_back(
@@ -98,6 +109,7 @@ class TableBuilder {
   }
 
   void AddTensor(ValueId value) {
+    row_[value] = static_cast<int64_t>(report_.tensors.size());
     report_.tensors.push_back(MakeTensor(value));
     if (!report_.tensors.back().bytes) {
       report_.unknown_tensors.push_back(graph_.value(value).name);
@@ -135,16 +147,15 @@ class TableBuilder {
     return tensor;
   }
 
-  void AddNodes() {
-    const std::vector<NodeId>& steps = timeline_.steps(ir::kMainBlock);
+  void AddNodes(BlockId block, std::vector<ReportNode>* rows) const {
+    const std::vector<NodeId>& steps = timeline_.steps(block);
     for (size_t i = 0; i < steps.size(); ++i) {
       const ir::Node& node = graph_.node(steps[i]);
       ReportNode out;
       out.index = static_cast<int64_t>(i);
       out.name = timeline_.StepName(graph_, steps[i]);
-      out.op = node.domain.empty()
-                   ? node.op_type
-                   : absl::StrCat(node.domain, ".", node.op_type);
+      out.op = OpName(node);
+      out.graph = static_cast<int64_t>(ir::Index(block));
       out.output_bytes = 0;
       for (ValueId result : node.results) {
         if (result == ir::kNoValue) continue;
@@ -153,10 +164,25 @@ class TableBuilder {
                                ? CheckedAdd(*out.output_bytes, *bytes)
                                : std::nullopt;
       }
-      out.live_bytes = profile_.main().live_bytes[i];
+      out.live_bytes = profile_.block(block).live_bytes[i];
       out.flops = cost_.node(steps[i]).flops;
       out.traffic_bytes = cost_.node(steps[i]).traffic_bytes;
-      report_.nodes.push_back(std::move(out));
+      AddRows(node.operands, &out.inputs);
+      AddRows(node.results, &out.outputs);
+      if (!node.is_call) {
+        for (BlockId inner : node.blocks) {
+          out.graphs.push_back(static_cast<int64_t>(ir::Index(inner)));
+        }
+      }
+      rows->push_back(std::move(out));
+    }
+  }
+
+  template <typename Ids>
+  void AddRows(const Ids& values, std::vector<int64_t>* rows) const {
+    for (ValueId value : values) {
+      const auto row = row_.find(value);
+      if (row != row_.end()) rows->push_back(row->second);
     }
   }
 
@@ -168,6 +194,7 @@ class TableBuilder {
   const Cost& cost_;
   Report& report_;
   llvm::DenseMap<ValueId, NodeId> producer_;
+  llvm::DenseMap<ValueId, int64_t> row_;  // of Report::tensors
 };
 
 std::string WeightName(const ir::Graph& graph, ir::WeightId id) {
@@ -266,6 +293,33 @@ absl::StatusOr<ReportWeights> BuildWeights(const ir::Graph& graph,
         FormatBytes(growth->growth_bytes()), " more"));
   }
   return out;
+}
+
+absl::StatusOr<ReportProfile> BuildProfile(const ir::Graph& graph,
+                                           AnalysisManager& analyses) {
+  ASSIGN_OR_RETURN(const Timeline* timeline, analyses.Get<Timeline>());
+  ASSIGN_OR_RETURN(const Liveness* liveness, analyses.Get<Liveness>());
+  ASSIGN_OR_RETURN(const FlatProfile* flat, analyses.Get<FlatProfile>());
+  ReportProfile profile;
+  profile.arena_bytes = flat->arena_bytes();
+  profile.steps.reserve(flat->steps().size());
+  for (const analysis::FlatStep& step : flat->steps()) {
+    profile.steps.push_back(
+        {.name = timeline->StepName(graph, step.node),
+         .op = OpName(graph.node(step.node)),
+         .graph = static_cast<int64_t>(ir::Index(step.block)),
+         .live_bytes = step.live_bytes});
+  }
+  profile.buffers.reserve(flat->buffers().size());
+  for (const analysis::FlatBuffer& buffer : flat->buffers()) {
+    const ValueId first = liveness->storage(buffer.storage).values.front();
+    profile.buffers.push_back({.tensor = graph.value(first).name,
+                               .begin = buffer.range.begin,
+                               .end = buffer.range.end,
+                               .bytes = buffer.size_bytes,
+                               .offset_bytes = buffer.offset_bytes});
+  }
+  return profile;
 }
 
 absl::Status BuildTables(const ir::Graph& graph, AnalysisManager& analyses,

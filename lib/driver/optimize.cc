@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "driver/annotate.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
 #include "onnx_memopt/analysis/timeline.h"
 #include "onnx_memopt/analysis/weights.h"
@@ -125,6 +126,7 @@ class Run {
       ASSIGN_OR_RETURN(report_.before,
                        BuildPeak(shown, analyses, /*formulas=*/true));
       ASSIGN_OR_RETURN(report_.weights, BuildWeights(shown, analyses));
+      ASSIGN_OR_RETURN(report_.profile_before, BuildProfile(shown, analyses));
     }
     report_.weights_after_bytes = report_.weights.bytes;
     if (options_.rewrite) {
@@ -135,13 +137,18 @@ class Run {
     if (options_.rewrite) {
       ASSIGN_OR_RETURN(report_.after,
                        BuildPeak(shown, analyses, /*formulas=*/true));
+      ASSIGN_OR_RETURN(report_.profile_after, BuildProfile(shown, analyses));
       ASSIGN_OR_RETURN(const analysis::Weights* weights,
                        analyses.Get<analysis::Weights>());
       report_.weights_after_bytes = weights->bytes();
       if (!options_.output.empty()) {
         Progress("writing");
+        io::NodeMetadata metadata;
+        if (options_.annotate) {
+          ASSIGN_OR_RETURN(metadata, DescribeNodes(shown, analyses));
+        }
         ASSIGN_OR_RETURN(const onnx::ModelProto proto,
-                         io::Export(*model_, graph_));
+                         io::Export(*model_, graph_, metadata));
         RETURN_IF_ERROR(Write(proto));
       }
     }

@@ -1,5 +1,6 @@
 #include "onnx_memopt/io/export.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +26,8 @@ using ir::ValueId;
 
 class Exporter {
  public:
-  explicit Exporter(const ir::Graph& graph) : graph_(graph) {}
+  Exporter(const ir::Graph& graph, const NodeMetadata& metadata)
+      : graph_(graph), metadata_(metadata) {}
 
   // `proto` is the source's graph that `id` was read from.
   absl::Status RewriteGraph(BlockId id, onnx::GraphProto* proto) {
@@ -116,6 +118,7 @@ class Exporter {
       onnx::NodeProto* out = proto->add_node();
       if (node.source_index == ir::kNoIndex) {
         RETURN_IF_ERROR(MakeNode(node, out));
+        Annotate(id, out);
         continue;
       }
       const auto left = left_.find(node.source_block);
@@ -129,8 +132,26 @@ class Exporter {
       RenameAll(node.operands, out->mutable_input());
       RenameAll(node.results, out->mutable_output());
       if (!node.is_call) RETURN_IF_ERROR(RewriteSubgraphs(node, out));
+      Annotate(id, out);
     }
     return absl::OkStatus();
+  }
+
+  // An entry of the same key has the new value, others stay as they are.
+  void Annotate(NodeId id, onnx::NodeProto* out) const {
+    if (ir::Index(id) >= metadata_.size()) return;
+    for (const auto& [key, value] : metadata_[ir::Index(id)]) {
+      auto* entries = out->mutable_metadata_props();
+      const auto same =
+          std::find_if(entries->begin(), entries->end(),
+                       [&](const onnx::StringStringEntryProto& entry) {
+                         return entry.key() == key;
+                       });
+      onnx::StringStringEntryProto* entry =
+          same == entries->end() ? entries->Add() : &*same;
+      entry->set_key(key);
+      entry->set_value(value);
+    }
   }
 
   // Those of the source are there already, in a block that was read.
@@ -238,6 +259,7 @@ class Exporter {
   }
 
   const ir::Graph& graph_;
+  const NodeMetadata& metadata_;
   const std::string empty_;
   // By the source's graph. References stay valid while more are added.
   absl::node_hash_map<BlockId, Left> left_;
@@ -247,10 +269,11 @@ class Exporter {
 }  // namespace
 
 absl::StatusOr<onnx::ModelProto> Export(const LoadedModel& source,
-                                        const ir::Graph& graph) {
+                                        const ir::Graph& graph,
+                                        const NodeMetadata& metadata) {
   onnx::ModelProto model = source.proto();
-  RETURN_IF_ERROR(
-      Exporter(graph).RewriteGraph(ir::kMainBlock, model.mutable_graph()));
+  RETURN_IF_ERROR(Exporter(graph, metadata)
+                      .RewriteGraph(ir::kMainBlock, model.mutable_graph()));
   return model;
 }
 

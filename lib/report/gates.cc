@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "onnx_memopt/support/format.h"
+#include "report/two_sizes.h"
 
 namespace onnx_memopt {
 namespace {
@@ -35,14 +36,6 @@ std::vector<Point> PointsOf(const Report& report) {
                       .after = report.after ? &*report.after : nullptr});
   }
   return points;
-}
-
-// "1.00 MiB<between>2.00 MiB"; in bytes where rounding makes them look equal.
-std::string TwoSizes(int64_t a, absl::string_view between, int64_t b) {
-  if (FormatBytes(a) != FormatBytes(b)) {
-    return absl::StrCat(FormatBytes(a), between, FormatBytes(b));
-  }
-  return absl::StrCat(a, between, b, " bytes");
 }
 
 }  // namespace

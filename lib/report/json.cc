@@ -1,6 +1,7 @@
 #include "onnx_memopt/report/json.h"
 
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -60,13 +61,15 @@ Json ToJson(const ReportTensor& tensor) {
 }
 
 Json ToJson(const ReportNode& node) {
-  return {{"index", node.index},
-          {"name", node.name},
-          {"op", node.op},
-          {"output_bytes", OrNull(node.output_bytes)},
-          {"live_bytes", node.live_bytes},
-          {"flops", OrNull(node.flops)},
-          {"traffic_bytes", OrNull(node.traffic_bytes)}};
+  Json json = {{"index", node.index},
+               {"name", node.name},
+               {"op", node.op},
+               {"output_bytes", OrNull(node.output_bytes)},
+               {"live_bytes", node.live_bytes},
+               {"flops", OrNull(node.flops)},
+               {"traffic_bytes", OrNull(node.traffic_bytes)}};
+  if (node.graph != 0) json["graph"] = node.graph;
+  return json;
 }
 
 Json ToJson(const ReportPass& pass) {
@@ -112,6 +115,43 @@ void AppendRows(absl::string_view key, const std::vector<T>& rows,
   absl::StrAppend(out, rows.empty() ? "]" : "\n ]");
 }
 
+// One member of all items, without spaces, on a line of its own.
+template <typename Item, typename Field>
+void AppendColumn(absl::string_view key, const std::vector<Item>& items,
+                  Field Item::* field, std::string* out) {
+  absl::StrAppend(out, out->back() == '{' ? "" : ",", "\n    \"", key, "\": [");
+  const char* separator = "";
+  for (const Item& item : items) {
+    if constexpr (std::is_integral_v<Field>) {
+      absl::StrAppend(out, separator, item.*field);
+    } else {
+      absl::StrAppend(out, separator, Dump(Json(item.*field), /*indent=*/-1));
+    }
+    separator = ",";
+  }
+  out->append("]");
+}
+
+// By column, since it has an item for each node and each activation, twice.
+void AppendProfile(absl::string_view key, const ReportProfile& profile,
+                   std::string* out) {
+  absl::StrAppend(out, "\n  \"", key,
+                  "\": {\n   \"arena_bytes\": ", profile.arena_bytes,
+                  ",\n   \"steps\": {");
+  AppendColumn("name", profile.steps, &ReportStep::name, out);
+  AppendColumn("op", profile.steps, &ReportStep::op, out);
+  AppendColumn("graph", profile.steps, &ReportStep::graph, out);
+  AppendColumn("live_bytes", profile.steps, &ReportStep::live_bytes, out);
+  out->append("\n   },\n   \"buffers\": {");
+  AppendColumn("tensor", profile.buffers, &ReportBuffer::tensor, out);
+  AppendColumn("begin", profile.buffers, &ReportBuffer::begin, out);
+  AppendColumn("end", profile.buffers, &ReportBuffer::end, out);
+  AppendColumn("bytes", profile.buffers, &ReportBuffer::bytes, out);
+  AppendColumn("offset_bytes", profile.buffers, &ReportBuffer::offset_bytes,
+               out);
+  out->append("\n   }\n  }");
+}
+
 }  // namespace
 
 std::string ReportToJson(const Report& report, absl::string_view tool_version) {
@@ -153,7 +193,17 @@ std::string ReportToJson(const Report& report, absl::string_view tool_version) {
   std::string out = Dump(json, /*indent=*/1);
   out.resize(out.size() - 2);  // the object goes on
   AppendRows("nodes", report.nodes, &out);
+  AppendRows("inner_nodes", report.inner_nodes, &out);
   AppendRows("tensors", report.tensors, &out);
+  out.append(",\n \"profile\": {");
+  AppendProfile("before", report.profile_before, &out);
+  out.append(",");
+  if (report.profile_after) {
+    AppendProfile("after", *report.profile_after, &out);
+  } else {
+    out.append("\n  \"after\": null");
+  }
+  out.append("\n }");
   out.append("\n}\n");
   return out;
 }

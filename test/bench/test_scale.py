@@ -86,16 +86,31 @@ def test_weights_in_the_file_are_not_held_in_memory(tmp_path):
 
 
 def laid_out(report):
-    """The report as it is to be printed: its two tables with a row a line."""
-    tables = ["nodes", "tensors"]
-    head = {key: report[key] for key in report if key not in tables}
+    """The report as it is to be printed: its tables with a row a line, and its
+    profile with a column a line."""
+    tables = ["nodes", "inner_nodes", "tensors"]
+    head = {key: report[key] for key in report
+            if key not in [*tables, "profile"]}
     text = json.dumps(head, indent=1, ensure_ascii=False)[:-2]
     for table in tables:
         rows = [json.dumps(row, ensure_ascii=False, separators=(",", ":"))
                 for row in report[table]]
         body = "".join(f"\n  {row}," for row in rows)[:-1]
         text += f',\n "{table}": [{body}' + ("\n ]" if rows else "]")
-    return text + "\n}\n"
+    before = profile_laid_out(report["profile"]["before"])
+    return (text + f',\n "profile": {{\n  "before": {before},'
+            '\n  "after": null\n }\n}\n')
+
+
+def profile_laid_out(profile):
+    text = f'{{\n   "arena_bytes": {profile["arena_bytes"]}'
+    for table in ("steps", "buffers"):
+        columns = [
+            f'\n    "{name}": '
+            + json.dumps(column, ensure_ascii=False, separators=(",", ":"))
+            for name, column in profile[table].items()]
+        text += f',\n   "{table}": {{{",".join(columns)}\n   }}'
+    return text + "\n  }"
 
 
 @pytest.mark.parametrize("name", ["plain", "two\nlines", '"', "\u00e9"])

@@ -10,15 +10,33 @@ import bad_models
 from memopt_program import ROOT, analyze, parse, rewrite, save, shared_model
 
 SCHEMA = json.loads((ROOT / "docs/report.schema.json").read_text())
-DOCS = (ROOT / "docs/report.md").read_text()
+DOCS = (ROOT / "docs/report.md").read_text().partition(
+    "## The JSON report\n")[2]
 
 # Fields that are documented once for several places.
 ALIASES = {"after": "before", "at_peak[]": "tensors[]",
+           "inner_nodes[]": "nodes[]", "profile.after": "profile.before",
            "sweep[].before": "before", "sweep[].after": "before"}
 
 
 def check(report: dict) -> None:
     jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    for profile in report["profile"].values():
+        for table in ("steps", "buffers") if profile else ():
+            assert len({len(c) for c in profile[table].values()}) == 1
+    check_profile(report, "before")
+    if report["after"]:
+        check_profile(report, "after")
+
+
+def check_profile(report: dict, side: str) -> None:
+    """The picture agrees with the numbers."""
+    profile, peak = report["profile"][side], report[side]
+    live = profile["steps"]["live_bytes"]
+    assert max(live, default=0) >= peak["live_peak_bytes"]
+    if not any(profile["steps"]["graph"]):
+        assert max(live, default=0) == peak["live_peak_bytes"]
+        assert profile["arena_bytes"] == peak["packed_peak_bytes"]
 
 
 def resolve(schema: dict) -> dict:
@@ -62,6 +80,7 @@ def test_every_field_is_required_or_said_to_be_absent():
         return set(schema["properties"]) - set(schema["required"])
     assert optional(SCHEMA) == set()
     for kind, names in (("peak", {"live_peak_formulas"}),
+                        ("node", {"graph"}), ("profile", set()),
                         ("tensor", {"bytes_formula", "graph"})):
         assert optional(SCHEMA["$defs"][kind]) == names
 

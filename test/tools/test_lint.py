@@ -92,6 +92,16 @@ def test_pins_are_listed(tmp_path):
     assert lint(tmp_path, files) == []
 
 
+def test_pins_of_node_packages_are_listed(tmp_path):
+    files = {"tools/a/package.json": '{"dependencies": {"uplot": "1.6.32"}, '
+             '"devDependencies": {"esbuild": "^0.28.2"}}\n',
+             "third_party/versions.txt": "uplot  1.6.32  MIT\n"
+             "esbuild  0.28.2  MIT\n"}
+    assert len(lint(tmp_path, files)) == 1
+    files["tools/a/package.json"] = '{"dependencies": {"uplot": "1.6.32"}}\n'
+    assert lint(tmp_path, files) == []
+
+
 def test_the_program_fails_on_a_violation(tmp_path):
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     (tmp_path / "a.onnxtxt").write_text("# CHECK" " nothing\n")

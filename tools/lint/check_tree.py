@@ -9,6 +9,7 @@ a function that yields violations; RULES lists them.
 """
 
 import argparse
+import json
 import pathlib
 import re
 import subprocess
@@ -17,7 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 MAX_LINES = 600
-CODE_SUFFIXES = {".h", ".cc", ".def", ".py", ".sh", ".cmake"}
+CODE_SUFFIXES = {".h", ".cc", ".def", ".py", ".sh", ".cmake", ".ts", ".mjs",
+                 ".css"}
 CODE_NAMES = {"dev", "run", "CMakeLists.txt"}
 
 # FileCheck's directives; a number or a modifier may follow some of them.
@@ -145,7 +147,7 @@ def pass_has_all(tree: Tree) -> Violations:
 
 
 def pins_are_listed(tree: Tree) -> Violations:
-    """versions.txt names every pinned Python package with that version."""
+    """versions.txt names every pinned package with that version."""
     listing = "third_party/versions.txt"
     listed = set()
     if listing in tree.files:
@@ -158,6 +160,15 @@ def pins_are_listed(tree: Tree) -> Violations:
                 if (match[1], match[2]) not in listed:
                     yield (name, number,
                            f"{match[0]} is not in {listing} in that version")
+    for name in tree.files:
+        if pathlib.PurePath(name).name != "package.json":
+            continue
+        package = json.loads(tree.text(name))
+        for kind in ("dependencies", "devDependencies"):
+            for pin in package.get(kind, {}).items():
+                if pin not in listed:
+                    yield (name, 1, f"{pin[0]} {pin[1]} is not in {listing} "
+                           "in that version")
 
 
 RULES = [filecheck_words, file_length, forbidden_text, pass_has_all,

@@ -23,6 +23,7 @@
 #include "onnx_memopt/analysis/aliases.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
 #include "onnx_memopt/analysis/cost.h"
+#include "onnx_memopt/analysis/flat_profile.h"
 #include "onnx_memopt/analysis/liveness.h"
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/packing.h"
@@ -86,6 +87,7 @@ const std::map<std::string, Printer>& Printers() {
       {"liveness", PrintAnalysis<analysis::Liveness>},
       {"packing", PrintAnalysis<analysis::Packing>},
       {"peak-formulas", PrintPeakFormulas},
+      {"flat-profile", PrintAnalysis<analysis::FlatProfile>},
       {"profile", PrintAnalysis<analysis::MemoryProfile>},
       {"runtime", PrintAnalysis<analysis::RuntimeModel>},
       {"sizes", PrintAnalysis<analysis::Sizes>},

@@ -53,6 +53,13 @@ Weights outside the model file:
 Report:
   --json FILE              the report as JSON; - for stdout; if not given,
                            beside OUT
+  --html FILE              a page to look at, in one file: memory over the
+                           steps, the arena, tables of tensors and nodes
+  --trace FILE             Chrome trace events, for Perfetto
+  --csv FILE               a table of the tensors
+  --dot FILE               the graph with bytes, for Graphviz
+  --annotate               write lifetime and bytes of each node's results, and
+                           what was done with it, into the model's metadata
   --top N                  tensors to list at the peak (10)
   -q, --quiet              no text report
   -v, --verbose            all warnings and formulas, times of the passes
@@ -63,9 +70,10 @@ Gates, for scripts; exit code 3 where one fails:
   --fail-on-growth         the rewritten model has a higher peak or more bytes
                            of weights
 
-Commands, each a program onnx-memopt-COMMAND with its own --help:
+Commands, each with its own --help; others are programs onnx-memopt-COMMAND:
   verify BEFORE AFTER      run both models in ONNX Runtime and compare outputs,
                            memory and time; needs Python and onnxruntime
+  diff A.json B.json       what changed between two reports, for reviews
 
   -h, --help               this text
   --version                the version
@@ -74,6 +82,7 @@ Examples:
   onnx-memopt model.onnx                 write model.memopt.onnx and a report
   onnx-memopt model.onnx small.onnx      write small.onnx and small.json
   onnx-memopt model.onnx --analyze       only report
+  onnx-memopt model.onnx --html model.html
   onnx-memopt bert.onnx --analyze --dim batch=8 --dim seq=128,512,2048
   onnx-memopt model.onnx --analyze --json - | jq .before.live_peak_bytes
   onnx-memopt model.onnx --analyze --max-peak 512MiB
@@ -209,6 +218,11 @@ class Parser {
     app_.add_option("--external-data", external_data_);
     app_.add_option("--external-dir", args_.options.external_dir);
     app_.add_option("--json", args_.json);
+    app_.add_option("--html", args_.html);
+    app_.add_option("--trace", args_.trace);
+    app_.add_option("--csv", args_.csv);
+    app_.add_option("--dot", args_.dot);
+    app_.add_flag("--annotate", args_.options.annotate);
     app_.add_option("--top", args_.top);
     app_.add_option("--max-peak", max_peak_);
     app_.add_flag("--fail-on-growth", args_.gates.fail_on_growth);
@@ -263,7 +277,11 @@ class Parser {
         return absl::InvalidArgumentError(
             "--analyze writes no model, so it takes no output");
       }
-      return absl::OkStatus();
+      if (args_.options.annotate) {
+        return absl::InvalidArgumentError(
+            "--analyze writes no model, so there is none to annotate");
+      }
+      return CheckStdout();
     }
     if (output_.empty() && args_.model == "-") {
       return absl::InvalidArgumentError(
@@ -271,15 +289,22 @@ class Parser {
     }
     args_.options.output =
         output_.empty() ? DefaultOutput(args_.model) : output_;
-    if (args_.options.output == "-") {
-      if (args_.json == "-") {
-        return absl::InvalidArgumentError(
-            "the model and the report cannot both go to stdout");
-      }
-      return absl::OkStatus();
-    }
+    if (args_.options.output == "-") return CheckStdout();
     if (args_.json.empty()) args_.json = JsonBeside(args_.options.output);
-    return absl::OkStatus();
+    return CheckStdout();
+  }
+
+  absl::Status CheckStdout() const {
+    std::vector<absl::string_view> both;
+    if (args_.options.output == "-") both.emplace_back("the model");
+    if (args_.json == "-") both.emplace_back("the report");
+    if (args_.html == "-") both.emplace_back("the page");
+    if (args_.trace == "-") both.emplace_back("the trace");
+    if (args_.csv == "-") both.emplace_back("the table");
+    if (args_.dot == "-") both.emplace_back("the graph");
+    if (both.size() < 2) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(both[0], " and ", both[1], " cannot both go to stdout"));
   }
 
   CLI::App app_;

@@ -22,7 +22,13 @@ enum ExitCode : int {
 struct Arguments {
   std::string model;
   Options options;
-  std::string json;  // a path, "-", or empty: none
+  // Each a path, "-", or empty: none. At most one of them and of the model goes
+  // to stdout.
+  std::string json;
+  std::string html;
+  std::string trace;
+  std::string csv;
+  std::string dot;
   bool quiet = false;
   bool verbose = false;
   size_t top = 10;

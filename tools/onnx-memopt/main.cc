@@ -3,9 +3,8 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <exception>
-#include <fstream>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -13,14 +12,18 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "onnx-memopt/arguments.h"
+#include "onnx-memopt/diff_command.h"
 #include "onnx-memopt/extensions.h"
+#include "onnx-memopt/write_text.h"
 #include "onnx_memopt/optimize.h"
+#include "onnx_memopt/report/csv.h"
+#include "onnx_memopt/report/dot.h"
 #include "onnx_memopt/report/gates.h"
+#include "onnx_memopt/report/html.h"
 #include "onnx_memopt/report/json.h"
 #include "onnx_memopt/report/text.h"
-#include "onnx_memopt/support/atomic_file.h"
+#include "onnx_memopt/report/trace.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -52,21 +55,50 @@ class ProgressLine {
   bool enabled_;
 };
 
-absl::Status WriteJson(const std::string& path, const Report& report) {
-  const std::string json = ReportToJson(report, ONNX_MEMOPT_VERSION);
-  if (path == "-") {
-    std::cout << json << std::flush;
-    return std::cout.good()
-               ? absl::OkStatus()
-               : absl::UnavailableError("stdout: the report was not written");
+// A form of the report, and where it goes.
+struct Form {
+  std::string path;  // empty: it is not asked for
+  absl::StatusOr<std::string> (*text)(const Report&);
+};
+
+std::vector<Form> FormsOf(const Arguments& arguments) {
+  return {
+      {arguments.json,
+       [](const Report& report) -> absl::StatusOr<std::string> {
+         return ReportToJson(report, ONNX_MEMOPT_VERSION);
+       }},
+      {arguments.html,
+       [](const Report& report) {
+         return ReportToHtml(report, ONNX_MEMOPT_VERSION);
+       }},
+      {arguments.trace,
+       [](const Report& report) -> absl::StatusOr<std::string> {
+         return ReportToTrace(report);
+       }},
+      {arguments.csv,
+       [](const Report& report) -> absl::StatusOr<std::string> {
+         return TensorsToCsv(report);
+       }},
+      {arguments.dot,
+       [](const Report& report) -> absl::StatusOr<std::string> {
+         return ReportToDot(report);
+       }},
+  };
+}
+
+// Each form has the names of all of them.
+absl::Status WriteForms(const std::vector<Form>& forms, Report* report) {
+  for (const Form& form : forms) {
+    if (!form.path.empty() && form.path != "-") {
+      report->outputs.push_back(form.path);
+    }
   }
-  absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
-  absl::Status status = file.status();
-  if (status.ok()) status = file->writer().Append(json);
-  if (status.ok()) status = file->Commit();
-  if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(Printable(path), ": ", status.message()));
+  for (const Form& form : forms) {
+    if (form.path.empty()) continue;
+    ASSIGN_OR_RETURN(const std::string text, form.text(*report));
+    RETURN_IF_ERROR(WriteText(form.path, text));
+  }
+  return absl::OkStatus();
 }
 
 int CheckGates(const Gates& gates, const Report& report) {
@@ -78,10 +110,16 @@ int CheckGates(const Gates& gates, const Report& report) {
 }
 
 int Main(int argc, char** argv) {
+  if (const std::optional<int> code = RunDiff(argc, argv)) return *code;
   if (const std::optional<int> code = RunExtension(argc, argv)) return *code;
   ParseResult parsed = ParseArguments(argc, argv);
   if (parsed.exit_code) return *parsed.exit_code;
   Arguments& arguments = parsed.arguments;
+  // What cannot be written is said before the model is read.
+  if (!arguments.html.empty()) {
+    const absl::Status status = CheckPage();
+    if (!status.ok()) return Fail(status);
+  }
 
   ProgressLine progress(!arguments.quiet);
   arguments.options.progress = [&](const std::string& phase) {
@@ -91,12 +129,13 @@ int Main(int argc, char** argv) {
   progress.Clear();
   if (!report.ok()) return Fail(report.status());
 
-  if (!arguments.json.empty()) {
-    if (arguments.json != "-") report->outputs.push_back(arguments.json);
-    const absl::Status status = WriteJson(arguments.json, *report);
-    if (!status.ok()) return Fail(status);
-  }
-  if (!arguments.quiet && arguments.json != "-") {
+  const std::vector<Form> forms = FormsOf(arguments);
+  const absl::Status status = WriteForms(forms, &*report);
+  if (!status.ok()) return Fail(status);
+  const bool stdout_has_form =
+      std::any_of(forms.begin(), forms.end(),
+                  [](const Form& form) { return form.path == "-"; });
+  if (!arguments.quiet && !stdout_has_form) {
     // Stdout may hold the model.
     std::ostream& out = arguments.options.output == "-" ? std::cerr : std::cout;
     out << ReportToText(

@@ -26,6 +26,10 @@ absl::StatusOr<ReportPeak> BuildPeak(const ir::Graph& graph,
 absl::StatusOr<ReportWeights> BuildWeights(const ir::Graph& graph,
                                            analysis::AnalysisManager& analyses);
 
+// Live memory over the steps, and where each buffer lies.
+absl::StatusOr<ReportProfile> BuildProfile(const ir::Graph& graph,
+                                           analysis::AnalysisManager& analyses);
+
 // Tensors, nodes, who is live at the peak, what is unknown.
 absl::Status BuildTables(const ir::Graph& graph,
                          analysis::AnalysisManager& analyses, Report* report);

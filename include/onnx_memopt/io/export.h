@@ -12,6 +12,10 @@
 #ifndef ONNX_MEMOPT_IO_EXPORT_H_
 #define ONNX_MEMOPT_IO_EXPORT_H_
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "onnx/onnx_pb.h"
 #include "onnx_memopt/io/loaded_model.h"
@@ -19,10 +23,17 @@
 
 namespace onnx_memopt::io {
 
+// By NodeId: entries for the node's metadata_props, by key. Nodes beyond the
+// end have none, as have those inside functions, which are written as they
+// were.
+using NodeMetadata =
+    std::vector<std::vector<std::pair<std::string, std::string>>>;
+
 // The skeleton of the result: payloads that Load left in the file stay there,
 // until Save puts them back.
 absl::StatusOr<onnx::ModelProto> Export(const LoadedModel& source,
-                                        const ir::Graph& graph);
+                                        const ir::Graph& graph,
+                                        const NodeMetadata& metadata = {});
 
 }  // namespace onnx_memopt::io
 
