@@ -63,7 +63,9 @@ Gates, for scripts; exit code 3 where one fails:
   --fail-on-growth         the rewritten model has a higher peak or more bytes
                            of weights
 
-Commands, each a program onnx-memopt-COMMAND with its own --help:
+Commands, each with its own --help; those not built in are programs
+onnx-memopt-COMMAND:
+  train MODEL -o STEP      a model of one training step, in standard ONNX ops
   verify BEFORE AFTER      run both models in ONNX Runtime and compare outputs,
                            memory and time; needs Python and onnxruntime
 

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "onnx-memopt/arguments.h"
 #include "onnx-memopt/extensions.h"
+#include "onnx-memopt/train_command.h"
 #include "onnx_memopt/optimize.h"
 #include "onnx_memopt/report/gates.h"
 #include "onnx_memopt/report/json.h"
@@ -78,6 +79,7 @@ int CheckGates(const Gates& gates, const Report& report) {
 }
 
 int Main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "train") return RunTrain(argc, argv);
   if (const std::optional<int> code = RunExtension(argc, argv)) return *code;
   ParseResult parsed = ParseArguments(argc, argv);
   if (parsed.exit_code) return *parsed.exit_code;
