@@ -46,7 +46,11 @@ llvm::BitVector Reached(const ir::Graph& graph,
 
 llvm::BitVector Leading(const ir::Graph& graph, absl::Span<const ValueId> to) {
   llvm::BitVector leading(static_cast<unsigned>(graph.num_values()));
-  for (ValueId value : to) leading.set(static_cast<unsigned>(Index(value)));
+  for (ValueId value : to) {
+    if (MayCarry(graph.value(value).type)) {
+      leading.set(static_cast<unsigned>(Index(value)));
+    }
+  }
   std::vector<ValueId> uses;
   const std::vector<NodeId>& nodes = graph.block(ir::kMainBlock).nodes;
   for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {

@@ -14,8 +14,6 @@ using ir::ValueId;
 using rewrite::Attr;
 using rewrite::Emitter;
 
-constexpr int kScatterAddSince = 16;
-
 // 1 / (elements of `value`, an input), as a scalar.
 ValueId OneOverElements(Emitter& e, ValueId value, ElementType element) {
   const ir::Shape* shape = e.shape(value);
@@ -88,7 +86,7 @@ absl::StatusOr<LossValue> CrossEntropy(Emitter& e, ValueId output,
   // (probability - 1 at the target) / rows
   const ValueId probability = e.Exp(log_probability);
   ValueId difference;
-  if (e.opset() >= kScatterAddSince && element != ElementType::kFloat16) {
+  if (element != ElementType::kFloat16 && element != ElementType::kBfloat16) {
     const ValueId minus_one =
         e.Expand(e.Real(-1, element), e.Op("Shape", {index}));
     difference =

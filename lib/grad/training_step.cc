@@ -24,8 +24,8 @@ using ir::NodeId;
 using ir::ValueId;
 using rewrite::Emitter;
 
-// ReduceSum's and Squeeze's axes as operands.
-constexpr int kMinOpset = 13;
+// ScatterElements that adds.
+constexpr int kMinOpset = 16;
 
 bool MatchesAny(const std::string& name,
                 const std::vector<std::string>& patterns) {
@@ -44,9 +44,9 @@ class StepBuilder {
 
   absl::StatusOr<StepInfo> Run() {
     if (builder_.opset() < kMinOpset) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("training needs opset ", kMinOpset,
-                       " or newer; the model has ", builder_.opset()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "training needs opset ", kMinOpset, " or newer; the model has ",
+          builder_.opset(), " (onnx.version_converter converts it)"));
     }
     LowerSequences(builder_);
     ASSIGN_OR_RETURN(output_, FindOutput());

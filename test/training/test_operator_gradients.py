@@ -36,8 +36,12 @@ FIXED = {"Resize": (1, 2, 3), "Upsample": (1,), "Dropout": (1,), "Pad": (2,),
 NOT_SMOOTH = re.compile(
     r"_inf|nan|overflow|saturat|cast_|castlike|isinf|equal_|bernoulli|"
     r"training_dropout|dropout_.*ratio|quantize|_no_nan_pooling")
+# onnx's evaluator computes some statistics in float32 whatever it is fed: the
+# step has to be long enough for that.
 STEP = 1e-5
-MIN_OPSET = 13
+LONG_STEP = 2e-3
+IN_FLOAT32 = re.compile(r"_(group|layer|rms)_?normalization")
+MIN_OPSET = 16
 
 
 @functools.cache
@@ -179,14 +183,15 @@ def check(case, folder) -> tuple[str, str]:
     slopes = [(name, outputs[f"{name}.grad"].astype(np.float64))
               for name in weights]
     scale = 1 + sum(np.abs(g).sum() for _, g in slopes)
+    step_length = LONG_STEP if IN_FLOAT32.search(case.name) else STEP
     for name, gradient in slopes:
         direction = rng.uniform(-1, 1, gradient.shape)
         low, high = (
             float(evaluate(model, {**weights,
-                                   name: weights[name] + sign * STEP *
-                                   direction}, ["total"])[0])
+                                   name: weights[name] +
+                                   sign * step_length * direction}, ["total"])[0])
             for sign in (-1, 1))
-        slope = (high - low) / (2 * STEP)
+        slope = (high - low) / (2 * step_length)
         along = float((gradient * direction).sum())
         if not abs(slope - along) <= 2e-4 * (scale + abs(slope)):
             return "failed", f"{name}: {along:.6g}, differences {slope:.6g}"

@@ -34,10 +34,23 @@ def options(values) -> list[str]:
 
 def start(model, values, step, rate=0.01):
     weights = train_step.initializers(model)
+    # The export ran the model once, which moved these.
+    for name, value in weights.items():
+        if name.endswith(("running_mean", "running_var")):
+            weights[name] = np.full_like(value, name.endswith("running_var"))
     inputs = [i.name for i in train_step.session(step).get_inputs()]
     own = next(i for i in inputs if i not in weights and i != "target")
     return train_step.Loop(
         step, weights, {own: values["in/0"], "target": values["target"]}, rate)
+
+
+def is_corrected_variance(found, expected) -> bool:
+    """PyTorch keeps the unbiased running variance, ONNX the biased one. After
+    three steps 0.9^3 of the start is left of both."""
+    start_left = 0.9**3
+    ratios = (expected - start_left) / (found - start_left)
+    counts = [4 * side * side for side in (4, 8, 16, 32)]
+    return any(np.allclose(ratios, n / (n - 1), rtol=1e-4) for n in counts)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,11 +93,13 @@ def test_three_steps_are_those_of_pytorch(name, optimizer, tmp_path):
             continue
         compared += 1
         if key.endswith("running_var"):
-            continue  # PyTorch keeps the unbiased variance, ONNX the biased
-        # Adam divides by the root of a gradient's square: where a gradient is
-        # no larger than its rounding, so is the direction.
-        moved = np.abs(expected - weights[key]).max()
-        difference = np.abs(value - expected).max()
-        limit = 1e-5 * np.abs(expected).max() + 2e-3 * moved
+            assert is_corrected_variance(value, expected), key
+            continue
+        # Adam divides by the root of a gradient's square: an element whose
+        # gradient is no larger than its rounding (as that of a key's bias,
+        # which is zero) moves anyhow.
+        difference = np.linalg.norm(value - expected)
+        moved = np.linalg.norm(expected - weights[key])
+        limit = 1e-5 * np.linalg.norm(expected) + 1e-3 * moved
         assert difference <= limit, key
     assert compared >= 5
