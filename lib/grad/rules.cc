@@ -131,7 +131,6 @@ constexpr RuleRow kRules[] = {
     Rule("Transpose", rules::Transpose),
     Rule("Trilu", rules::Trilu),
     Rule("Unsqueeze", rules::Reshape),
-    Rule("Upsample", rules::Resize, "shapes in numbers"),
     Rule("Where", rules::Where),
 };
 

@@ -61,10 +61,20 @@ absl::Status GiveScaleAndBias(RuleContext& c, ValueId normalized,
   return c.Give(2, e.ReduceSum(c.dy(), axes, /*keep_dims=*/false));
 }
 
+// A gradient of the statistics themselves, as results.
+absl::Status RefuseStatistics(RuleContext& c) {
+  if (c.dy(0) != ir::kNoValue && c.dy(1) == ir::kNoValue &&
+      c.dy(2) == ir::kNoValue) {
+    return absl::OkStatus();
+  }
+  return c.Error("the gradient through its statistics is not known");
+}
+
 }  // namespace
 
 absl::Status LayerNormalization(RuleContext& c) {
   Emitter& e = c.e();
+  RETURN_IF_ERROR(RefuseStatistics(c));
   ASSIGN_OR_RETURN(const size_t rank, c.Rank());
   ASSIGN_OR_RETURN(const int64_t first, c.Axis(c.Int("axis", -1), rank));
   const Emitter::Axes axes = Range(static_cast<size_t>(first), rank);
@@ -154,6 +164,7 @@ absl::Status GroupNormalization(RuleContext& c) {
 
 absl::Status BatchNormalization(RuleContext& c) {
   Emitter& e = c.e();
+  RETURN_IF_ERROR(RefuseStatistics(c));
   ASSIGN_OR_RETURN(const size_t rank, c.Rank());
   const float epsilon = c.Float("epsilon", 1e-5F);
   const Emitter::Axes axes = OtherThanChannels(rank);

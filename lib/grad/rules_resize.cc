@@ -121,13 +121,9 @@ bool IsRepetition(const AxisResize& r, const std::vector<double>& matrix) {
 
 absl::StatusOr<std::optional<std::vector<float>>> Scales(const RuleContext& c,
                                                          Emitter& e) {
-  if (const std::vector<float>* given = FloatsAttribute(c.node(), "scales")) {
-    return std::optional<std::vector<float>>(*given);
-  }
-  const bool second = c.node().op_type == "Upsample" || c.node().opset < 11;
-  const size_t operand = second ? 1 : 2;
-  if (!c.has(operand)) return std::optional<std::vector<float>>();
-  const ir::Value& value = e.graph().value(c.x_id(operand));
+  constexpr size_t kScales = 2;
+  if (!c.has(kScales)) return std::optional<std::vector<float>>();
+  const ir::Value& value = e.graph().value(c.x_id(kScales));
   if (value.type.shape && value.type.shape->size() == 1 &&
       (*value.type.shape)[0] == ir::Dim(0)) {
     return std::optional<std::vector<float>>();
@@ -153,13 +149,8 @@ absl::Status Resize(RuleContext& c) {
   ASSIGN_OR_RETURN(const Numbers out, c.StaticResultShape());
   const Interpolation how = {
       .mode = c.String("mode", "nearest"),
-      .coordinates =
-          c.node().op_type == "Upsample" || c.node().opset < 11
-              ? "asymmetric"
-              : c.String("coordinate_transformation_mode", "half_pixel"),
-      .nearest = c.node().op_type == "Upsample" || c.node().opset < 11
-                     ? "floor"
-                     : c.String("nearest_mode", "round_prefer_floor"),
+      .coordinates = c.String("coordinate_transformation_mode", "half_pixel"),
+      .nearest = c.String("nearest_mode", "round_prefer_floor"),
       .cubic = c.Float("cubic_coeff_a", -0.75F),
       .exclude_outside = c.Int("exclude_outside", 0) != 0};
   if (c.Int("antialias", 0) != 0 || how.coordinates == "tf_crop_and_resize" ||
