@@ -6,17 +6,20 @@
 //
 // Errors are those of Optimize (optimize.h): kInvalidArgument for a model that
 // cannot be trained, with the node or tensor that is the reason; kOutOfRange
-// for options that do not fit it, as a pattern that no weight matches.
+// for options that do not fit it, as a pattern that no weight matches;
+// kResourceExhausted for a budget that no plan keeps to, with what holds it.
 #ifndef ONNX_MEMOPT_TRAIN_H_
 #define ONNX_MEMOPT_TRAIN_H_
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "onnx_memopt/grad/checkpoint.h"
 #include "onnx_memopt/grad/training_step.h"
 #include "onnx_memopt/options.h"
 
@@ -29,8 +32,19 @@ enum class NodeOrder {
   kFile,     // runtimes that go by the file: ONNX Runtime's PRIORITY_BASED
 };
 
+enum class Checkpoints {
+  kNone,     // everything that the backward pass reads is kept
+  kSqrt,     // as many segments as the root of the number of nodes that save
+  kOptimal,  // the least added time within the budget; without one, the least
+             // memory
+};
+
 struct TrainOptions {
   grad::StepOptions step;
+  Checkpoints checkpoints = Checkpoints::kNone;
+  // What the step may take in ONNX Runtime above the loaded session, as
+  // predicted, in bytes; of kOptimal.
+  std::optional<int64_t> budget_bytes;
   // Sizes of named dimensions and shapes of inputs. They are for good: the step
   // takes no others. What is not given stays as it is in the model.
   std::map<std::string, int64_t> dims;
@@ -52,6 +66,13 @@ struct TrainResult {
   int64_t saved_bytes = -1;  // -1: a size is unknown
   size_t forward_nodes = 0;
   size_t nodes = 0;
+  // Predicted for ONNX Runtime with default options, above the loaded session;
+  // -1: a size is unknown.
+  int64_t peak_first_bytes = -1;
+  int64_t peak_steady_bytes = -1;
+  std::vector<grad::RecomputedSegment> segments;
+  double overhead = 0;  // of the segments: added time, as a part of the step's
+  std::vector<grad::CheckpointPoint> curve;  // of kOptimal
   std::vector<std::string> frozen;
   std::vector<std::string> notes;
   std::vector<std::string> outputs;  // files that were written

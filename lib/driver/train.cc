@@ -1,11 +1,15 @@
 #include "onnx_memopt/train.h"
 
+#include <cmath>
 #include <memory>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "onnx_memopt/analysis/runtime_model.h"
+#include "onnx_memopt/grad/checkpoint.h"
 #include "onnx_memopt/grad/node_order.h"
 #include "onnx_memopt/io/export.h"
 #include "onnx_memopt/io/import.h"
@@ -13,6 +17,7 @@
 #include "onnx_memopt/io/save.h"
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/pass/pipeline.h"
+#include "onnx_memopt/rewrite/prediction.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 #include "registry.h"
@@ -88,17 +93,80 @@ class Run {
         const pass::Pipeline pipeline,
         pass::ParsePipeline("drop-dead", passes::RegisteredPasses()));
     RETURN_IF_ERROR(RunPipeline(pipeline, graph_, {}).status());
-    if (options_.order == NodeOrder::kDefault) {
-      grad::OrderForDepthFirst(graph_, info.loss);
-    }
+    RETURN_IF_ERROR(PlaceCheckpoints(info));
+    RETURN_IF_ERROR(Order(info, graph_));
     RETURN_IF_ERROR(ir::Verify(graph_));
     Describe(info, before);
+    RETURN_IF_ERROR(Predict());
     Progress("writing");
     ASSIGN_OR_RETURN(const onnx::ModelProto proto, io::Export(*model_, graph_));
     RETURN_IF_ERROR(Save(proto, options_.output));
     if (options_.initial_state.empty()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const onnx::ModelProto state, InitialState(info));
     return Save(state, options_.initial_state);
+  }
+
+  absl::Status Order(const grad::StepInfo& info, ir::Graph& graph) const {
+    if (options_.order == NodeOrder::kDefault) {
+      grad::OrderForDepthFirst(graph, info.loss);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PlaceCheckpoints(const grad::StepInfo& info) {
+    const bool early = options_.order == NodeOrder::kDefault;
+    grad::CheckpointOptions chosen = {.segments = 1, .early = early};
+    switch (options_.checkpoints) {
+      case Checkpoints::kNone:
+        return absl::OkStatus();
+      case Checkpoints::kSqrt:
+        chosen.segments = static_cast<int>(
+            std::lround(std::sqrt(static_cast<double>(info.saving_nodes))));
+        break;
+      case Checkpoints::kOptimal: {
+        Progress("placing checkpoints");
+        ASSIGN_OR_RETURN(
+            grad::CheckpointSearch search,
+            grad::SearchCheckpoints(info, graph_, early, [&](ir::Graph& trial) {
+              return Order(info, trial);
+            }));
+        result_.curve = search.curve;
+        ASSIGN_OR_RETURN(chosen, ChoosePoint(search));
+        break;
+      }
+    }
+    ASSIGN_OR_RETURN(const grad::CheckpointResult made,
+                     grad::InsertCheckpoints(chosen, info, &graph_));
+    result_.segments = made.segments;
+    result_.overhead = made.overhead;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<grad::CheckpointOptions> ChoosePoint(
+      const grad::CheckpointSearch& search) const {
+    if (!options_.budget_bytes) return search.curve.back().options;
+    for (const grad::CheckpointPoint& point : search.curve) {
+      if (point.peak_bytes <= *options_.budget_bytes) return point.options;
+    }
+    std::vector<std::string> held;
+    for (const auto& [name, bytes] : search.floor) {
+      held.push_back(
+          absl::StrCat("\"", Printable(name), "\" (", FormatBytes(bytes), ")"));
+    }
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no plan within ", FormatBytes(*options_.budget_bytes),
+                     " was found; the least is ",
+                     FormatBytes(search.curve.back().peak_bytes), ", held by ",
+                     absl::StrJoin(held, ", ")));
+  }
+
+  absl::Status Predict() {
+    ASSIGN_OR_RETURN(const analysis::RuntimePrediction predicted,
+                     rewrite::PredictForRewrite(graph_));
+    if (!predicted.complete) return absl::OkStatus();
+    result_.peak_first_bytes = predicted.peak_first_bytes;
+    result_.peak_steady_bytes = predicted.peak_steady_bytes;
+    return absl::OkStatus();
   }
 
   void Describe(const grad::StepInfo& info, size_t nodes_before) {

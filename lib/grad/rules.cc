@@ -47,7 +47,7 @@ constexpr RuleRow kRules[] = {
     Rule("Cos", rules::Cos),
     Rule("Cosh", rules::Cosh),
     Rule("CumSum", rules::CumSum),
-    Rule("DepthToSpace", rules::DepthToSpace, "shapes in numbers"),
+    Rule("DepthToSpace", rules::DepthToSpace),
     Rule("Div", rules::Div),
     Rule("Dropout", rules::Dropout),
     Product("Einsum", rules::Einsum, "no ellipsis, no diagonal, with \"->\""),

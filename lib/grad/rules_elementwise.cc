@@ -328,8 +328,12 @@ absl::Status Mod(RuleContext& c) {
   if (!c.wants(1)) return absl::OkStatus();
   Emitter& e = c.e();
   const ValueId quotient = e.Div(c.x(0), c.x(1));
-  const ValueId whole =
-      e.Mul(e.Op("Floor", {e.Op("Abs", {quotient})}), e.Op("Sign", {quotient}));
+  // Rounded to zero as in C, or down as in Python.
+  ValueId whole = e.Op("Floor", {quotient});
+  if (c.Int("fmod", 0) != 0) {
+    whole = e.Mul(e.Op("Floor", {e.Op("Abs", {quotient})}),
+                  e.Op("Sign", {quotient}));
+  }
   return c.GiveBroadcast(1, e.Neg(e.Mul(c.dy(), whole)));
 }
 

@@ -261,20 +261,23 @@ absl::Status Trilu(RuleContext& c) {
       0, c.e().Op("Trilu", operands, {Attr("upper", c.Int("upper", 1))}));
 }
 
-// DepthToSpace: back by the same steps, since SpaceToDepth has one order only.
+// DepthToSpace: back by SpaceToDepth, which knows one order of channels only:
+// [block, block, c], where mode CRD has [c, block, block].
 absl::Status DepthToSpace(RuleContext& c) {
   Emitter& e = c.e();
-  ASSIGN_OR_RETURN(const Numbers shape, c.StaticShape());
   const int64_t block = c.Int("blocksize", 1);
-  if (shape.size() != 4 || block < 1) return c.Error("not an image");
-  const int64_t channels = shape[1] / (block * block);
-  const ValueId parts = e.Reshape(
-      c.dy(), Numbers{shape[0], channels, shape[2], block, shape[3], block});
-  const bool crd = c.String("mode", "DCR") == "CRD";
+  if (block < 1 || block > 1024) return c.Error("its block is out of range");
   const ValueId moved =
-      e.Transpose(parts, crd ? Emitter::Axes{0, 1, 3, 5, 2, 4}
-                             : Emitter::Axes{0, 3, 5, 1, 2, 4});
-  return c.Give(0, e.Reshape(moved, shape));
+      e.Op("SpaceToDepth", {c.dy()}, {Attr("blocksize", block)});
+  if (c.String("mode", "DCR") != "CRD") return c.Give(0, moved);
+  ASSIGN_OR_RETURN(const size_t rank, c.Rank());
+  const auto channels =
+      rank == 4 ? StaticExtent(c.x_shape(), 1) : std::optional<int64_t>();
+  if (!channels) return c.Error("how many channels it has is unknown");
+  const ValueId parts = e.Reshape(
+      moved, Numbers{0, block * block, *channels / (block * block), -1});
+  return c.Give(
+      0, e.Reshape(e.Transpose(parts, {0, 2, 1, 3}), e.ShapeOf(c.x_id())));
 }
 
 absl::Status SpaceToDepth(RuleContext& c) {

@@ -134,11 +134,20 @@ absl::StatusOr<std::optional<std::vector<float>>> Scales(const RuleContext& c,
       if (element.real) scales.push_back(static_cast<float>(*element.real));
     }
   }
-  if (value.contents == nullptr ||
-      scales.size() != value.contents->elements.size()) {
-    return c.Error("its scales are not known before the run");
+  if (value.contents != nullptr &&
+      scales.size() == value.contents->elements.size()) {
+    return std::optional<std::vector<float>>(std::move(scales));
   }
-  return std::optional<std::vector<float>>(std::move(scales));
+  // Not read, or not known: they follow from the extents where these divide.
+  ASSIGN_OR_RETURN(const Numbers in, c.StaticShape());
+  ASSIGN_OR_RETURN(const Numbers out, c.StaticResultShape());
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (in[i] < 1 || out[i] < 1 ||
+        (out[i] % in[i] != 0 && in[i] % out[i] != 0)) {
+      return c.Error("its scales are not known before the run");
+    }
+  }
+  return std::optional<std::vector<float>>();
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ class StepBuilder {
     for (ValueId parameter : info_.parameters) MakeInput(parameter);
     RETURN_IF_ERROR(TakeStatistics());
     RETURN_IF_ERROR(AddInputs());
+    info_.forward_nodes = graph_.num_nodes();
     RETURN_IF_ERROR(AddLoss());
     RETURN_IF_ERROR(AddBackward());
     RETURN_IF_ERROR(Finish());
@@ -87,7 +88,7 @@ class StepBuilder {
     }
     return absl::OutOfRangeError(absl::StrCat(
         "the model has several outputs; say which one the loss is of with "
-        "--output: ",
+        "--loss-output: ",
         absl::StrJoin(names, ", ")));
   }
 
@@ -146,6 +147,7 @@ class StepBuilder {
         if (kind == ir::ValueKind::kResult) saved.insert(value);
       }
     }
+    info_.saving_nodes = saved.size();
     int64_t bytes = 0;
     for (ValueId value : saved) {
       const std::optional<ir::Dim> size = SizeBytes(graph_.value(value).type);

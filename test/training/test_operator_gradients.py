@@ -31,16 +31,16 @@ FLOATS = {TensorProto.FLOAT, TensorProto.DOUBLE}
 # Operands that say how, not what: the rules do not differentiate by them.
 FIXED = {"Resize": (1, 2, 3), "Dropout": (1,), "Pad": (2,),
          "Clip": (1, 2), "BatchNormalization": (3, 4), "OneHot": (2,)}
-# Where the op jumps or bends at what the case feeds, or the case tests
-# overflow.
+# Where the op jumps or bends at what the case feeds, the case tests overflow,
+# or onnx's evaluator differs from the runtime: it takes the L1 norm without
+# the sign, and aligns corners to a size that is not whole.
 NOT_SMOOTH = re.compile(
     r"_inf|nan|overflow|saturat|cast_|castlike|isinf|equal_|bernoulli|"
-    r"training_dropout|dropout_.*ratio|quantize|_no_nan_pooling")
-# onnx's evaluator computes some statistics in float32 whatever it is fed: the
-# step has to be long enough for that.
-STEP = 1e-5
-LONG_STEP = 2e-3
-IN_FLOAT32 = re.compile(r"_(group|layer|rms)_?normalization")
+    r"training_dropout|dropout_.*ratio|quantize|_no_nan_pooling|"
+    r"l1normalization|downsample_scales_(linear|cubic)_align_corners")
+# onnx's evaluator computes some ops in float32 whatever it is fed, where only
+# the longer step is long enough.
+STEPS = (1e-5, 2e-3)
 # A case states the version of its op, the latest one: it is the same in this
 # opset, for which training has all it needs.
 MIN_OPSET = 18
@@ -64,6 +64,10 @@ def cases() -> list:
         ops = {n.op_type for n in graph.node}
         if not ops & rules() or not graph.input:
             continue
+        if case.name.endswith("_expanded") and any(
+                o.version < MIN_OPSET for o in case.model.opset_import
+                if o.domain in ("", "ai.onnx")):
+            continue  # ops of the body may have changed since
         if NOT_SMOOTH.search(case.name) or case.model.functions:
             continue
         if not any(i.type.tensor_type.elem_type in FLOATS
@@ -182,22 +186,32 @@ def check(case, folder) -> tuple[str, str]:
         loop = train_step.Loop(step, weights, {})
         outputs = loop.run()
     except Exception as e:  # pylint: disable=broad-except
+        try:
+            train_step.session(path).run(None, {})
+        except Exception:  # pylint: disable=broad-except
+            return "no kernel", ""
         return "runtime", f"{type(e).__name__}: {e}"
     slopes = [(name, outputs[f"{name}.grad"].astype(np.float64))
               for name in weights]
     scale = 1 + sum(np.abs(g).sum() for _, g in slopes)
-    step_length = LONG_STEP if IN_FLOAT32.search(case.name) else STEP
     for name, gradient in slopes:
         direction = rng.uniform(-1, 1, gradient.shape)
-        low, high = (
-            float(evaluate(model, {**weights,
-                                   name: weights[name] +
-                                   sign * step_length * direction}, ["total"])[0])
-            for sign in (-1, 1))
-        slope = (high - low) / (2 * step_length)
         along = float((gradient * direction).sum())
-        if not abs(slope - along) <= 2e-4 * (scale + abs(slope)):
-            return "failed", f"{name}: {along:.6g}, differences {slope:.6g}"
+        found = []
+        for length in STEPS:
+            try:
+                low, high = (
+                    float(evaluate(model, {**weights, name: weights[name] +
+                                           sign * length * direction},
+                                   ["total"])[0])
+                    for sign in (-1, 1))
+            except Exception as e:  # pylint: disable=broad-except
+                return "evaluator", f"{type(e).__name__}: {e}"
+            found.append((high - low) / (2 * length))
+            if abs(found[-1] - along) <= 2e-4 * (scale + abs(found[-1])):
+                break
+        else:
+            return "failed", f"{name}: {along:.6g}, differences {found}"
     return "ok", ""
 
 

@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 #include <exception>
-#include <fstream>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -13,17 +12,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "onnx-memopt/arguments.h"
 #include "onnx-memopt/extensions.h"
 #include "onnx-memopt/train_command.h"
+#include "onnx-memopt/write_json.h"
 #include "onnx_memopt/optimize.h"
 #include "onnx_memopt/report/gates.h"
 #include "onnx_memopt/report/json.h"
 #include "onnx_memopt/report/text.h"
-#include "onnx_memopt/support/atomic_file.h"
 #include "onnx_memopt/support/format.h"
-#include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::cli {
 namespace {
@@ -53,23 +50,6 @@ class ProgressLine {
   bool enabled_;
 };
 
-absl::Status WriteJson(const std::string& path, const Report& report) {
-  const std::string json = ReportToJson(report, ONNX_MEMOPT_VERSION);
-  if (path == "-") {
-    std::cout << json << std::flush;
-    return std::cout.good()
-               ? absl::OkStatus()
-               : absl::UnavailableError("stdout: the report was not written");
-  }
-  absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
-  absl::Status status = file.status();
-  if (status.ok()) status = file->writer().Append(json);
-  if (status.ok()) status = file->Commit();
-  if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(Printable(path), ": ", status.message()));
-}
-
 int CheckGates(const Gates& gates, const Report& report) {
   const std::vector<std::string> failed = FailedGates(report, gates);
   for (const std::string& reason : failed) {
@@ -95,7 +75,8 @@ int Main(int argc, char** argv) {
 
   if (!arguments.json.empty()) {
     if (arguments.json != "-") report->outputs.push_back(arguments.json);
-    const absl::Status status = WriteJson(arguments.json, *report);
+    const absl::Status status =
+        WriteJson(arguments.json, ReportToJson(*report, ONNX_MEMOPT_VERSION));
     if (!status.ok()) return Fail(status);
   }
   if (!arguments.quiet && arguments.json != "-") {

@@ -12,9 +12,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "nlohmann/json.hpp"
 #include "onnx-memopt/arguments.h"
+#include "onnx-memopt/write_json.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 #include "onnx_memopt/train.h"
@@ -60,6 +63,17 @@ for scalars and tables of frequencies.
   --freeze PATTERN         leave out weights by name; * and ? are wildcards
   --train PATTERN          add what is left out by default
 
+Memory:
+  --checkpoint MODE        which values of the forward pass are kept; others
+                           are made again when the backward pass needs them
+                           none     all are kept (the default)
+                           sqrt     about sqrt(n) segments
+                           optimal  the least added time within the budget
+  --budget SIZE            what the step may take above the loaded session in
+                           ONNX Runtime, as predicted, for example 4GiB; means
+                           --checkpoint optimal
+  --json FILE              what is printed, as JSON; - for stdout
+
 Sizes:
   --dim NAME=N             binds a named dimension of the inputs for good
   --input-shape NAME:N,N   the same for an input
@@ -91,6 +105,7 @@ class Help final : public CLI::Formatter {
 struct TrainArguments {
   std::string model;
   TrainOptions options;
+  std::string json;  // a path, "-", or empty: none
   bool quiet = false;
 };
 
@@ -133,6 +148,9 @@ class Parser {
     app_.add_option("--train", step.train)->allow_extra_args(false);
     app_.add_option("--dim", dims_)->allow_extra_args(false);
     app_.add_option("--input-shape", input_shapes_)->allow_extra_args(false);
+    app_.add_option("--checkpoint", checkpoint_);
+    app_.add_option("--budget", budget_);
+    app_.add_option("--json", args_.json);
     app_.add_option("--order", order_);
     app_.add_option("--external-data", external_data_);
     app_.add_option("--external-dir", args_.options.external_dir);
@@ -191,13 +209,30 @@ class Parser {
                                   {"copy", ExternalDataMode::kCopy},
                                   {"all", ExternalDataMode::kAll}},
                                  external_data_, "--external-data"));
+    if (!budget_.empty()) {
+      ASSIGN_OR_RETURN(options.budget_bytes, ParseBytes(budget_));
+      if (checkpoint_.empty()) checkpoint_ = "optimal";
+      if (checkpoint_ != "optimal") {
+        return absl::InvalidArgumentError(
+            "--budget needs --checkpoint optimal");
+      }
+    }
+    ASSIGN_OR_RETURN(
+        options.checkpoints,
+        Choose<Checkpoints>({{"none", Checkpoints::kNone},
+                             {"sqrt", Checkpoints::kSqrt},
+                             {"optimal", Checkpoints::kOptimal}},
+                            checkpoint_.empty() ? "none" : checkpoint_,
+                            "--checkpoint"));
     for (const std::string& dim : dims_) RETURN_IF_ERROR(AddDim(dim));
     for (const std::string& shape : input_shapes_) {
       RETURN_IF_ERROR(AddInputShape(shape));
     }
-    if (options.output == "-" && options.initial_state == "-") {
-      return absl::InvalidArgumentError(
-          "the step and its initial state cannot both go to stdout");
+    const int to_stdout = static_cast<int>(options.output == "-") +
+                          static_cast<int>(options.initial_state == "-") +
+                          static_cast<int>(args_.json == "-");
+    if (to_stdout > 1) {
+      return absl::InvalidArgumentError("only one output can go to stdout");
     }
     return CheckNumbers(options.step);
   }
@@ -258,6 +293,8 @@ class Parser {
   TrainArguments args_;
   std::string loss_ = "cross-entropy";
   std::string optimizer_ = "sgd";
+  std::string checkpoint_;
+  std::string budget_;
   std::string order_ = "default";
   std::string external_data_ = "auto";
   std::vector<std::string> dims_;
@@ -275,6 +312,24 @@ void Print(const TrainResult& result, std::ostream& out) {
       << "\n"
       << "nodes       " << result.nodes << ", " << result.forward_nodes
       << " in the forward model\n";
+  if (result.peak_first_bytes >= 0) {
+    out << "predicted in ONNX Runtime  first run "
+        << FormatBytes(result.peak_first_bytes) << ", then "
+        << FormatBytes(result.peak_steady_bytes) << "\n";
+  }
+  for (const grad::RecomputedSegment& segment : result.segments) {
+    out << "recomputed: " << segment.nodes << " nodes from \""
+        << Printable(segment.first) << "\" to \"" << Printable(segment.last)
+        << "\", " << FormatBytes(segment.bytes) << " not kept\n";
+  }
+  if (!result.segments.empty()) {
+    out << "added time  " << absl::StrFormat("%.1f %%", 100 * result.overhead)
+        << ", as modelled\n";
+  }
+  for (const grad::CheckpointPoint& point : result.curve) {
+    out << "possible    " << FormatBytes(point.peak_bytes) << " at "
+        << absl::StrFormat("%.1f %%", 100 * point.overhead) << " added time\n";
+  }
   for (const std::string& name : result.frozen) {
     out << "frozen: \"" << Printable(name) << "\"\n";
   }
@@ -282,6 +337,41 @@ void Print(const TrainResult& result, std::ostream& out) {
   for (const std::string& file : result.outputs) {
     out << "wrote " << Printable(file) << "\n";
   }
+}
+
+std::string ToJson(const TrainResult& result) {
+  nlohmann::ordered_json json;
+  json["parameters"] = {{"tensors", result.parameters},
+                        {"elements", result.parameter_elements},
+                        {"bytes", result.parameter_bytes}};
+  json["state_bytes"] = result.state_bytes;
+  const auto known = [](int64_t bytes) {
+    return bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(bytes);
+  };
+  json["saved_for_backward_bytes"] = known(result.saved_bytes);
+  json["nodes"] = result.nodes;
+  json["forward_nodes"] = result.forward_nodes;
+  json["predicted"] = {{"peak_first_bytes", known(result.peak_first_bytes)},
+                       {"peak_steady_bytes", known(result.peak_steady_bytes)}};
+  json["recomputed"] = nlohmann::ordered_json::array();
+  for (const grad::RecomputedSegment& segment : result.segments) {
+    json["recomputed"].push_back({{"first", segment.first},
+                                  {"last", segment.last},
+                                  {"nodes", segment.nodes},
+                                  {"bytes", segment.bytes}});
+  }
+  json["added_time"] = result.overhead;
+  json["curve"] = nlohmann::ordered_json::array();
+  for (const grad::CheckpointPoint& point : result.curve) {
+    json["curve"].push_back(
+        {{"peak_bytes", point.peak_bytes}, {"added_time", point.overhead}});
+  }
+  json["frozen"] = result.frozen;
+  json["notes"] = result.notes;
+  json["outputs"] = result.outputs;
+  return json.dump(2, ' ', false,
+                   nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace
@@ -298,8 +388,16 @@ int RunTrain(int argc, char** argv) {
                ? kExitUsage
                : kExitModelError;
   }
-  const bool to_stdout =
-      arguments.options.output == "-" || arguments.options.initial_state == "-";
+  if (!arguments.json.empty()) {
+    const absl::Status status = WriteJson(arguments.json, ToJson(*result));
+    if (!status.ok()) {
+      std::cerr << "error: " << status.message() << "\n";
+      return kExitModelError;
+    }
+  }
+  const bool to_stdout = arguments.json == "-" ||
+                         arguments.options.output == "-" ||
+                         arguments.options.initial_state == "-";
   if (!arguments.quiet) Print(*result, to_stdout ? std::cerr : std::cout);
   return kExitOk;
 }

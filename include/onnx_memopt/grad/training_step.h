@@ -77,6 +77,10 @@ struct StateInfo {
 
 struct StepInfo {
   ir::ValueId loss = ir::kNoValue;
+  // Nodes with smaller ids are of the forward pass.
+  size_t forward_nodes = 0;
+  // Nodes of which the backward pass reads a result.
+  size_t saving_nodes = 0;
   std::vector<ir::ValueId> parameters;
   // Also inputs, moved by the batches and not by gradients: the running
   // statistics of BatchNormalization.
