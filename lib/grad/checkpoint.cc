@@ -94,21 +94,37 @@ class Inserter {
   }
 
   // Every recomputed value of a segment read by the backward pass comes out of
-  // one Scan over a list of one number.
+  // one Scan of one step. What it reads of the forward pass are its scan
+  // inputs, under a view with one more axis, and not captured: ONNX Runtime's
+  // fusions overlook readers in subgraphs.
   void Emit(const std::vector<NodeId>& nodes,
             const std::vector<ValueId>& needed, size_t end) {
     const std::string name =
         absl::StrCat("recompute/", result_.segments.size());
-    rewrite::Emitter e(&builder_, ir::kMainBlock);
-    e.set_prefix(name);
+    rewrite::Emitter outer(&builder_, ir::kMainBlock);
+    outer.set_prefix(name);
     const NodeId scan = builder_.Node(ir::kMainBlock, "Scan", {}, {}, name);
     const ir::BlockId body = builder_.Subgraph(scan, "body", name);
-    const ValueId once = builder_.Value(
-        body, ir::Type::Tensor(ir::ElementType::kInt64, ir::Shape()),
-        absl::StrCat(name, "/once"), ir::ValueKind::kBlockParam);
+    rewrite::Emitter inner(&builder_, body);
+    inner.set_prefix(name);
+    std::vector<ValueId> operands;
+    std::vector<ValueId> params;
     llvm::DenseMap<ValueId, ValueId> copies;
-    std::vector<NodeId> schedule;
-    for (NodeId id : nodes) schedule.push_back(Clone(id, body, &copies));
+    for (ValueId value : ReadFromOutside(nodes)) {
+      operands.push_back(outer.Unsqueeze(value, {0}));
+      ir::Type type = graph_.value(value).type;
+      params.push_back(builder_.Value(
+          body, std::move(type), absl::StrCat(graph_.value(value).name, "/in"),
+          ir::ValueKind::kBlockParam));
+      copies[value] = params.back();
+    }
+    if (operands.empty()) {
+      operands.push_back(outer.Ints({0}));
+      params.push_back(builder_.Value(
+          body, ir::Type::Tensor(ir::ElementType::kInt64, ir::Shape()),
+          absl::StrCat(name, "/once"), ir::ValueKind::kBlockParam));
+    }
+    for (NodeId id : nodes) Clone(id, inner, &copies);
     std::vector<ValueId> stacked;
     std::vector<ValueId> results;
     for (ValueId value : needed) {
@@ -121,27 +137,46 @@ class Inserter {
       graph_.mutable_value(stacked.back()).producer = scan;
     }
     ir::Block& block = graph_.mutable_block(body);
-    block.params = {once};
-    block.nodes = std::move(schedule);
+    block.params = std::move(params);
+    block.nodes = inner.nodes();
     block.results = std::move(results);
-    const ValueId one = e.Ints({0});
+    outer.mutable_nodes().push_back(scan);
     ir::Node& node = graph_.mutable_node(scan);
-    node.operands.push_back(one);
+    node.attributes.push_back(
+        Attr("num_scan_inputs", static_cast<int64_t>(operands.size())));
+    node.operands.assign(operands.begin(), operands.end());
     node.results.assign(stacked.begin(), stacked.end());
-    node.attributes.push_back(Attr("num_scan_inputs", int64_t{1}));
-    Again again = {.after = end, .nodes = {scan}};
     for (size_t i = 0; i < needed.size(); ++i) {
-      const ValueId value = e.Squeeze(stacked[i], {0});
+      const ValueId value = outer.Squeeze(stacked[i], {0});
       const ir::Type type = graph_.value(needed[i]).type;
       graph_.mutable_value(value).type = type;
       replaced_[needed[i]] = value;
     }
-    again.nodes.insert(again.nodes.end(), e.nodes().begin(), e.nodes().end());
-    again_.push_back(std::move(again));
+    again_.push_back({.after = end, .nodes = outer.nodes()});
   }
 
-  NodeId Clone(NodeId id, ir::BlockId body,
-               llvm::DenseMap<ValueId, ValueId>* copies) {
+  // Results of other nodes that these read; not weights and inputs.
+  std::vector<ValueId> ReadFromOutside(const std::vector<NodeId>& nodes) const {
+    llvm::DenseSet<ValueId> known;
+    std::vector<ValueId> read;
+    for (NodeId id : nodes) {
+      const ir::Node& node = graph_.node(id);
+      for (ValueId operand : node.operands) {
+        if (operand == kNoValue || known.contains(operand)) continue;
+        known.insert(operand);
+        const ir::Value& value = graph_.value(operand);
+        if (value.kind == ir::ValueKind::kResult &&
+            value.weight == ir::kNoWeight && value.type.is_tensor()) {
+          read.push_back(operand);
+        }
+      }
+      known.insert(node.results.begin(), node.results.end());
+    }
+    return read;
+  }
+
+  void Clone(NodeId id, rewrite::Emitter& body,
+             llvm::DenseMap<ValueId, ValueId>* copies) {
     const ir::Node node = graph_.node(id);
     std::vector<ValueId> operands;
     for (ValueId operand : node.operands) {
@@ -149,19 +184,13 @@ class Inserter {
           operand == kNoValue ? copies->end() : copies->find(operand);
       operands.push_back(it == copies->end() ? operand : it->second);
     }
-    std::vector<ValueId> results;
-    for (ValueId result : node.results) {
-      if (result == kNoValue) {
-        results.push_back(kNoValue);
-        continue;
+    // ONNX Runtime updates the running statistics in place, and a second time
+    // would be wrong; in training the result does not depend on them.
+    if (node.op_type == "BatchNormalization" && operands.size() == 5 &&
+        ir::IntAttribute(node, "training_mode", 0) != 0) {
+      for (size_t i : {3, 4}) {
+        operands[i] = body.Sub(operands[1], operands[1]);
       }
-      ir::Type type = graph_.value(result).type;
-      const ValueId copy =
-          builder_.Value(body, std::move(type),
-                         absl::StrCat(graph_.value(result).name, "/copy"));
-      graph_.mutable_value(copy).contents = graph_.value(result).contents;
-      (*copies)[result] = copy;
-      results.push_back(copy);
     }
     ir::Node copy;
     copy.name =
@@ -169,15 +198,28 @@ class Inserter {
     copy.op_type = node.op_type;
     copy.domain = node.domain;
     copy.opset = node.opset;
-    copy.block = body;
     copy.operands.assign(operands.begin(), operands.end());
-    copy.results.assign(results.begin(), results.end());
     copy.attributes = node.attributes;
+    for (ValueId result : node.results) {
+      if (result == kNoValue) {
+        copy.results.push_back(kNoValue);
+        continue;
+      }
+      ir::Type type = graph_.value(result).type;
+      const ValueId value =
+          builder_.Value(body.block(), std::move(type),
+                         absl::StrCat(graph_.value(result).name, "/copy"));
+      graph_.mutable_value(value).contents = graph_.value(result).contents;
+      (*copies)[result] = value;
+      copy.results.push_back(value);
+    }
+    copy.block = body.block();
+    const llvm::SmallVector<ValueId, 2> results = copy.results;
     const NodeId made = graph_.AddNode(std::move(copy));
     for (ValueId result : results) {
       if (result != kNoValue) graph_.mutable_value(result).producer = made;
     }
-    return made;
+    body.mutable_nodes().push_back(made);
   }
 
   void ReplaceInBackward() {

@@ -282,7 +282,8 @@ absl::Status DepthToSpace(RuleContext& c) {
 
 absl::Status SpaceToDepth(RuleContext& c) {
   return c.Give(0, c.e().Op("DepthToSpace", {c.dy()},
-                            {Attr("blocksize", c.Int("blocksize", 1))}));
+                            {Attr("blocksize", c.Int("blocksize", 1)),
+                             Attr("mode", c.String("mode", "DCR"))}));
 }
 
 }  // namespace onnx_memopt::grad::rules

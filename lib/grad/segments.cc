@@ -104,12 +104,31 @@ absl::StatusOr<ForwardPass> ForwardPass::Compute(const ir::Graph& graph,
       }
     }
   }
+  pass.ForbidScaledCopies();
   int64_t crossing = 0;
   for (int64_t delta : change) {
     crossing += delta;
     pass.crossing_.push_back(crossing);
   }
   return pass;
+}
+
+void ForwardPass::ForbidScaledCopies() {
+  forbidden_.assign(order_.size() + 1, false);
+  for (size_t i = 0; i < order_.size(); ++i) {
+    const ir::Node& node = graph_->node(order_[i]);
+    if (node.op_type != "Mul" || node.results[0] == kNoValue) continue;
+    const bool scaled = std::any_of(
+        node.operands.begin(), node.operands.end(), [&](ValueId operand) {
+          const auto& shape = graph_->value(operand).type.shape;
+          return shape && shape->empty();
+        });
+    const int64_t last = last_read_[Index(node.results[0])];
+    if (!scaled || last >= static_cast<int64_t>(order_.size())) continue;
+    for (auto at = static_cast<int64_t>(i) + 1; at <= last; ++at) {
+      forbidden_[static_cast<size_t>(at)] = true;
+    }
+  }
 }
 
 int ForwardPass::MaxSegments() const {
@@ -134,6 +153,7 @@ std::vector<size_t> ForwardPass::Cuts(int segments) const {
     const size_t to = std::min(bound(target + slack) + 1, n);
     size_t best = n;
     for (size_t at = from; at < to; ++at) {
+      if (forbidden_[at]) continue;
       if (best == n || crossing_[at] < crossing_[best]) best = at;
     }
     if (best < n) cuts.push_back(best);

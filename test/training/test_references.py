@@ -32,7 +32,7 @@ def options(values) -> list[str]:
     return ["--loss", "mse" if is_mse else "cross-entropy"]
 
 
-def start(model, values, step, rate=0.01):
+def start(model, values, step, rate=0.01, level=train_step.ALL):
     weights = train_step.initializers(model)
     # The export ran the model once, which moved these.
     for name, value in weights.items():
@@ -41,7 +41,8 @@ def start(model, values, step, rate=0.01):
     inputs = [i.name for i in train_step.session(step).get_inputs()]
     own = next(i for i in inputs if i not in weights and i != "target")
     return train_step.Loop(
-        step, weights, {own: values["in/0"], "target": values["target"]}, rate)
+        step, weights, {own: values["in/0"], "target": values["target"]}, rate,
+        level)
 
 
 def is_corrected_variance(found, expected) -> bool:

@@ -34,7 +34,11 @@ def make_step(model: pathlib.Path, folder: pathlib.Path, *options) -> pathlib.Pa
     return step
 
 
-def session(step, *, level=ort.GraphOptimizationLevel.ORT_ENABLE_ALL):
+ALL = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+NONE = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+
+
+def session(step, *, level=ALL):
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = level
@@ -51,8 +55,9 @@ def initializers(model: pathlib.Path) -> dict[str, np.ndarray]:
 class Loop:
     """Runs a step again and again, feeding outputs back."""
 
-    def __init__(self, step, weights: dict, fixed: dict, rate: float = 0.01):
-        self.session = session(step)
+    def __init__(self, step, weights: dict, fixed: dict, rate: float = 0.01,
+                 level=ALL):
+        self.session = session(step, level=level)
         self.state = {}
         for value in self.session.get_inputs():
             dtype = TYPES[value.type]

@@ -36,6 +36,7 @@ class Emitter {
   Builder& builder() { return builder_; }
   ir::Graph& graph() { return graph_; }
   int opset() const { return builder_.opset(); }
+  ir::BlockId block() const { return block_; }
   // Of the names of what is emitted from now on.
   void set_prefix(std::string prefix) { prefix_ = std::move(prefix); }
   // All that was emitted, in order.
