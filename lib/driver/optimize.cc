@@ -143,12 +143,12 @@ class Run {
       report_.weights_after_bytes = weights->bytes();
       if (!options_.output.empty()) {
         Progress("writing");
-        io::NodeMetadata metadata;
+        io::ExportOptions options;
         if (options_.annotate) {
-          ASSIGN_OR_RETURN(metadata, DescribeNodes(shown, analyses));
+          ASSIGN_OR_RETURN(options.metadata, DescribeNodes(shown, analyses));
         }
         ASSIGN_OR_RETURN(const onnx::ModelProto proto,
-                         io::Export(*model_, graph_, metadata));
+                         io::Export(*model_, graph_, options));
         RETURN_IF_ERROR(Write(proto));
       }
     }

@@ -41,6 +41,58 @@ class Exporter {
     return WriteInitializers(block, proto);
   }
 
+  // Inputs and outputs of the main graph, where a rewrite has others than the
+  // source.
+  void RewriteInterface(const Block& main, onnx::GraphProto* proto) {
+    absl::flat_hash_set<absl::string_view> inputs;
+    for (ValueId id : main.params) inputs.insert(graph_.value(id).name);
+    for (ValueId id : main.initializers) {
+      if (graph_.value(id).overridable) inputs.insert(graph_.value(id).name);
+    }
+    EraseIf(proto->mutable_input(), [&](const onnx::ValueInfoProto& input) {
+      return !inputs.contains(input.name());
+    });
+    for (const auto& input : proto->input()) inputs.erase(input.name());
+    for (ValueId id : main.params) {
+      if (!inputs.contains(graph_.value(id).name)) continue;
+      MakeValueInfo(graph_.value(id), proto->add_input());
+    }
+    const auto& outputs = proto->output();
+    const bool same_outputs = std::equal(
+        outputs.begin(), outputs.end(), main.results.begin(),
+        main.results.end(), [&](const onnx::ValueInfoProto& o, ValueId id) {
+          return o.name() == graph_.value(id).name;
+        });
+    if (same_outputs) return;
+    google::protobuf::RepeatedPtrField<onnx::ValueInfoProto> source;
+    source.Swap(proto->mutable_output());
+    for (ValueId id : main.results) {
+      const ir::Value& value = graph_.value(id);
+      onnx::ValueInfoProto* output = proto->add_output();
+      const auto it =
+          std::find_if(source.begin(), source.end(),
+                       [&](const auto& o) { return o.name() == value.name; });
+      if (it != source.end()) {
+        *output = *it;
+      } else {
+        MakeValueInfo(value, output);
+      }
+    }
+  }
+
+  // The types of inputs that were bound to sizes for good.
+  void BindInputs(const Block& main, onnx::GraphProto* proto) {
+    absl::flat_hash_map<absl::string_view, ValueId> inputs;
+    for (ValueId id : main.params) inputs[graph_.value(id).name] = id;
+    for (onnx::ValueInfoProto& input : *proto->mutable_input()) {
+      const auto it = inputs.find(input.name());
+      if (it == inputs.end()) continue;
+      const ir::Type& type = graph_.value(it->second).type;
+      if (!type.is_tensor()) continue;
+      *input.mutable_type() = ToTypeProto(type, &dims_);
+    }
+  }
+
  private:
   // What a graph of the source had and has no more, or not yet again: a new
   // block inside that graph may have it now.
@@ -270,10 +322,13 @@ class Exporter {
 
 absl::StatusOr<onnx::ModelProto> Export(const LoadedModel& source,
                                         const ir::Graph& graph,
-                                        const NodeMetadata& metadata) {
+                                        const ExportOptions& options) {
   onnx::ModelProto model = source.proto();
-  RETURN_IF_ERROR(Exporter(graph, metadata)
-                      .RewriteGraph(ir::kMainBlock, model.mutable_graph()));
+  Exporter exporter(graph, options.metadata);
+  RETURN_IF_ERROR(exporter.RewriteGraph(ir::kMainBlock, model.mutable_graph()));
+  const ir::Block& main = graph.block(ir::kMainBlock);
+  exporter.RewriteInterface(main, model.mutable_graph());
+  if (options.bind_inputs) exporter.BindInputs(main, model.mutable_graph());
   return model;
 }
 

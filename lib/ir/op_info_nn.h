@@ -58,11 +58,11 @@ inline constexpr OpInfo kNnRows[] = {
     // Linear in the image; the operands are sizes.
     Op("Col2Im").Cheap().Gradient(At(1, 2)),
 
-    // Pools. Without its second result, MaxPool's gradient finds the maximum
-    // again.
+    // Pools. MaxPool is asked for the positions of the maxima, its second
+    // result: then neither operand nor first result is kept.
     Pooling("MaxPool", flops::Pool, shape_rules::Pool)
         .Flow(flow_rules::Pool)
-        .Gradient(At(0), At(0)),
+        .Gradient(kNone, At(1)),
     Pooling("AveragePool", flops::Pool, shape_rules::Pool)
         .Flow(flow_rules::Pool)
         .Gradient(kNone),

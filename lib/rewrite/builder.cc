@@ -1,5 +1,7 @@
 #include "onnx_memopt/rewrite/builder.h"
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -10,6 +12,7 @@ namespace onnx_memopt::rewrite {
 namespace {
 
 using ir::BlockId;
+using ir::ElementType;
 using ir::ValueId;
 
 // Slice-10, Scan-9, SequenceEmpty-11, Reshape-5, and Loop-11.
@@ -25,6 +28,49 @@ int OpsetOf(const ir::Graph& graph) {
     }
   }
   return 0;
+}
+
+// The 16 bits of a half-precision number, rounded to nearest even.
+uint16_t HalfBits(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>((bits >> 16U) & 0x8000U);
+  const float magnitude = std::abs(value);
+  if (std::isnan(value)) return static_cast<uint16_t>(sign | 0x7e00U);
+  // Halfway to the next power of two rounds to it, and that is infinity.
+  if (magnitude >= 65520.0F) return static_cast<uint16_t>(sign | 0x7c00U);
+  if (magnitude < 0x1p-14F) {  // subnormal: a multiple of 2^-24
+    const auto steps =
+        static_cast<uint16_t>(std::nearbyint(magnitude * 0x1p24F));
+    return static_cast<uint16_t>(sign | steps);
+  }
+  const uint32_t rest = bits & 0x7fffffffU;
+  const uint32_t rounded = rest + 0xfffU + ((rest >> 13U) & 1U);
+  return static_cast<uint16_t>(sign | ((rounded - (112U << 23U)) >> 13U));
+}
+
+template <typename Number>
+void AppendBytes(Number number, std::string* bytes) {
+  char raw[sizeof(Number)];
+  std::memcpy(raw, &number, sizeof(Number));
+  bytes->append(raw, sizeof(Number));
+}
+
+void AppendReal(ElementType element, double value, std::string* bytes) {
+  const auto single = static_cast<float>(value);
+  switch (element) {
+    case ElementType::kDouble:
+      return AppendBytes(value, bytes);
+    case ElementType::kFloat16:
+      return AppendBytes(HalfBits(single), bytes);
+    case ElementType::kBfloat16: {
+      const auto bits = std::bit_cast<uint32_t>(single);
+      return AppendBytes(
+          static_cast<uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U),
+          bytes);
+    }
+    default:
+      return AppendBytes(single, bytes);
+  }
 }
 
 }  // namespace
@@ -81,6 +127,50 @@ std::string Builder::UniqueName(absl::string_view base) {
   return name;
 }
 
+ValueId Builder::Tensor(BlockId block, absl::string_view base,
+                        ElementType element, absl::Span<const int64_t> dims,
+                        std::string bytes) {
+  ir::Value value;
+  value.name = UniqueName(base);
+  value.kind = ir::ValueKind::kInitializer;
+  value.block = block;
+  ir::Shape shape;
+  for (int64_t dim : dims) shape.emplace_back(dim);
+  value.type = ir::Type::Tensor(element, std::move(shape));
+  ir::Weight weight;
+  weight.name = value.name;
+  weight.element = element;
+  weight.dims.assign(dims.begin(), dims.end());
+  weight.size_bytes = static_cast<int64_t>(bytes.size());
+  weight.bytes = graph_->OwnBytes(std::move(bytes));
+  value.weight = graph_->AddWeight(std::move(weight));
+  const ValueId id = graph_->AddValue(std::move(value));
+  graph_->mutable_block(block).initializers.push_back(id);
+  return id;
+}
+
+ValueId Builder::Reals(BlockId block, absl::string_view base,
+                       ElementType element, absl::Span<const int64_t> dims,
+                       absl::Span<const double> values) {
+  std::string bytes;
+  for (const double value : values) AppendReal(element, value, &bytes);
+  const ValueId id = Tensor(block, base, element, dims, std::move(bytes));
+  if (values.size() <= ir::kMaxContentsElements) {
+    auto contents = std::make_shared<ir::Contents>();
+    contents->dims.assign(dims.begin(), dims.end());
+    for (const double value : values) {
+      contents->elements.push_back(ir::Element::Real(value));
+    }
+    graph_->mutable_value(id).contents = std::move(contents);
+  }
+  return id;
+}
+
+ValueId Builder::Real(BlockId block, absl::string_view base,
+                      ElementType element, double value) {
+  return Reals(block, base, element, {}, {value});
+}
+
 ValueId Builder::Weight(BlockId block, absl::string_view base,
                         absl::Span<const int64_t> dims,
                         absl::Span<const int64_t> values) {
@@ -88,30 +178,14 @@ ValueId Builder::Weight(BlockId block, absl::string_view base,
   // on.
   std::string bytes(values.size() * sizeof(int64_t), '\0');
   std::memcpy(bytes.data(), values.data(), bytes.size());
-  ir::Value value;
-  value.name = UniqueName(base);
-  value.kind = ir::ValueKind::kInitializer;
-  value.block = block;
-  ir::Shape shape;
+  const ValueId id =
+      Tensor(block, base, ElementType::kInt64, dims, std::move(bytes));
   auto contents = std::make_shared<ir::Contents>();
-  for (int64_t dim : dims) {
-    shape.emplace_back(dim);
-    contents->dims.push_back(dim);
-  }
+  contents->dims.assign(dims.begin(), dims.end());
   for (int64_t element : values) {
     contents->elements.push_back(ir::Element::Integer(element));
   }
-  value.type = ir::Type::Tensor(ir::ElementType::kInt64, std::move(shape));
-  value.contents = std::move(contents);
-  ir::Weight weight;
-  weight.name = value.name;
-  weight.element = ir::ElementType::kInt64;
-  weight.dims.assign(dims.begin(), dims.end());
-  weight.size_bytes = static_cast<int64_t>(bytes.size());
-  weight.bytes = graph_->OwnBytes(std::move(bytes));
-  value.weight = graph_->AddWeight(std::move(weight));
-  const ValueId id = graph_->AddValue(std::move(value));
-  graph_->mutable_block(block).initializers.push_back(id);
+  graph_->mutable_value(id).contents = std::move(contents);
   return id;
 }
 

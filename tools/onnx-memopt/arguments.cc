@@ -70,7 +70,9 @@ Gates, for scripts; exit code 3 where one fails:
   --fail-on-growth         the rewritten model has a higher peak or more bytes
                            of weights
 
-Commands, each with its own --help; others are programs onnx-memopt-COMMAND:
+Commands, each with its own --help; those not built in are programs
+onnx-memopt-COMMAND:
+  train MODEL -o STEP      a model of one training step, in standard ONNX ops
   verify BEFORE AFTER      run both models in ONNX Runtime and compare outputs,
                            memory and time; needs Python and onnxruntime
   diff A.json B.json       what changed between two reports, for reviews

@@ -120,12 +120,7 @@ int Diff(const DiffArguments& arguments) {
 
 }  // namespace
 
-std::optional<int> RunDiff(int argc, char** argv) {
-  std::error_code error;
-  if (argc < 2 || std::string_view(argv[1]) != "diff" ||
-      std::filesystem::is_regular_file(argv[1], error)) {
-    return std::nullopt;
-  }
+int RunDiff(int argc, char** argv) {
   DiffArguments arguments;
   std::string max_growth;
   CLI::App app("", "onnx-memopt diff");
@@ -135,7 +130,7 @@ std::optional<int> RunDiff(int argc, char** argv) {
   app.add_flag("--markdown", arguments.markdown);
   app.add_option("--max-growth", max_growth);
   try {
-    app.parse(argc - 1, argv + 1);
+    app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) {  // --help
       app.exit(e);

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "onnx-memopt/arguments.h"
-#include "onnx-memopt/diff_command.h"
+#include "onnx-memopt/commands.h"
 #include "onnx-memopt/extensions.h"
 #include "onnx-memopt/write_text.h"
 #include "onnx_memopt/optimize.h"
@@ -110,7 +110,7 @@ int CheckGates(const Gates& gates, const Report& report) {
 }
 
 int Main(int argc, char** argv) {
-  if (const std::optional<int> code = RunDiff(argc, argv)) return *code;
+  if (const std::optional<int> code = RunCommand(argc, argv)) return *code;
   if (const std::optional<int> code = RunExtension(argc, argv)) return *code;
   ParseResult parsed = ParseArguments(argc, argv);
   if (parsed.exit_code) return *parsed.exit_code;

@@ -29,11 +29,18 @@ namespace onnx_memopt::io {
 using NodeMetadata =
     std::vector<std::vector<std::pair<std::string, std::string>>>;
 
+struct ExportOptions {
+  NodeMetadata metadata;
+  // Inputs get the types that they have in the graph: for a graph whose
+  // Graph::sizes_are_bound, and that is good for these alone.
+  bool bind_inputs = false;
+};
+
 // The skeleton of the result: payloads that Load left in the file stay there,
 // until Save puts them back.
 absl::StatusOr<onnx::ModelProto> Export(const LoadedModel& source,
                                         const ir::Graph& graph,
-                                        const NodeMetadata& metadata = {});
+                                        const ExportOptions& options = {});
 
 }  // namespace onnx_memopt::io
 

@@ -43,6 +43,18 @@ class Builder {
   ir::ValueId Int64Column(ir::BlockId block, absl::string_view base,
                           absl::Span<const int64_t> values);
 
+  // A scalar of type float, double, float16 or bfloat16.
+  ir::ValueId Real(ir::BlockId block, absl::string_view base,
+                   ir::ElementType element, double value);
+  // The same of these dims, row-major.
+  ir::ValueId Reals(ir::BlockId block, absl::string_view base,
+                    ir::ElementType element, absl::Span<const int64_t> dims,
+                    absl::Span<const double> values);
+  // An initializer of any type from its little-endian bytes.
+  ir::ValueId Tensor(ir::BlockId block, absl::string_view base,
+                     ir::ElementType element, absl::Span<const int64_t> dims,
+                     std::string bytes);
+
   // A node of one result, which is named after `base`.
   ir::ValueId Op(ir::BlockId block, absl::string_view op_type,
                  absl::Span<const ir::ValueId> operands, ir::Type type,

@@ -1,0 +1,86 @@
+// From a forward model to a model of one training step.
+//
+//   TrainOptions options{.output = "step.onnx"};
+//   options.step.optimizer = grad::Optimizer::kAdamW;
+//   absl::StatusOr<TrainResult> result = Train("model.onnx", options);
+//
+// Errors are those of Optimize (optimize.h): kInvalidArgument for a model that
+// cannot be trained, with the node or tensor that is the reason; kOutOfRange
+// for options that do not fit it, as a pattern that no weight matches;
+// kResourceExhausted for a budget that no plan keeps to, with what holds it.
+#ifndef ONNX_MEMOPT_TRAIN_H_
+#define ONNX_MEMOPT_TRAIN_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "onnx_memopt/grad/checkpoint.h"
+#include "onnx_memopt/grad/training_step.h"
+#include "onnx_memopt/options.h"
+
+namespace onnx_memopt {
+
+// The order in which nodes stand in the file. A runtime lets go of a gradient
+// early only if it runs the update as soon as that gradient exists.
+enum class NodeOrder {
+  kDefault,  // ONNX Runtime's default: depth first from the last leaf
+  kFile,     // runtimes that go by the file: ONNX Runtime's PRIORITY_BASED
+};
+
+enum class Checkpoints {
+  kNone,     // everything that the backward pass reads is kept
+  kSqrt,     // as many segments as the root of the number of nodes that save
+  kOptimal,  // the least added time within the budget; without one, the least
+             // memory
+};
+
+struct TrainOptions {
+  grad::StepOptions step;
+  Checkpoints checkpoints = Checkpoints::kNone;
+  // What the step may take in ONNX Runtime above the loaded session, as
+  // predicted, in bytes; of kOptimal.
+  std::optional<int64_t> budget_bytes;
+  // Sizes of named dimensions and shapes of inputs. They are for good: the step
+  // takes no others. What is not given stays as it is in the model.
+  std::map<std::string, int64_t> dims;
+  std::map<std::string, std::vector<int64_t>> input_shapes;
+  NodeOrder order = NodeOrder::kDefault;
+
+  std::string output;         // where to write the step; "-": stdout
+  std::string initial_state;  // where to write what it begins with, or empty
+  ExternalDataMode external_data = ExternalDataMode::kAuto;
+  std::string external_dir;
+  std::function<void(const std::string& phase)> progress;
+};
+
+struct TrainResult {
+  size_t parameters = 0;  // tensors
+  int64_t parameter_elements = 0;
+  int64_t parameter_bytes = 0;
+  int64_t state_bytes = 0;
+  int64_t saved_bytes = -1;  // -1: a size is unknown
+  size_t forward_nodes = 0;
+  size_t nodes = 0;
+  // Predicted for ONNX Runtime with default options, above the loaded session;
+  // -1: a size is unknown.
+  int64_t peak_first_bytes = -1;
+  int64_t peak_steady_bytes = -1;
+  std::vector<grad::RecomputedSegment> segments;
+  double overhead = 0;  // of the segments: added time, as a part of the step's
+  std::vector<grad::CheckpointPoint> curve;  // of kOptimal
+  std::vector<std::string> frozen;
+  std::vector<std::string> notes;
+  std::vector<std::string> outputs;  // files that were written
+};
+
+absl::StatusOr<TrainResult> Train(const std::string& path,
+                                  const TrainOptions& options);
+
+}  // namespace onnx_memopt
+
+#endif  // ONNX_MEMOPT_TRAIN_H_

@@ -1,0 +1,261 @@
+#include "onnx_memopt/train.h"
+
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "onnx_memopt/analysis/runtime_model.h"
+#include "onnx_memopt/grad/checkpoint.h"
+#include "onnx_memopt/grad/node_order.h"
+#include "onnx_memopt/io/export.h"
+#include "onnx_memopt/io/import.h"
+#include "onnx_memopt/io/loaded_model.h"
+#include "onnx_memopt/io/save.h"
+#include "onnx_memopt/ir/graph.h"
+#include "onnx_memopt/pass/pipeline.h"
+#include "onnx_memopt/rewrite/prediction.h"
+#include "onnx_memopt/support/format.h"
+#include "onnx_memopt/support/status_macros.h"
+#include "registry.h"
+
+namespace onnx_memopt {
+namespace {
+
+// A tensor of zeros is written whole.
+constexpr int64_t kMaxStateBytes = int64_t{1} << 40;
+
+io::ExternalData SaveMode(ExternalDataMode mode) {
+  switch (mode) {
+    case ExternalDataMode::kAuto:
+      return io::ExternalData::kAuto;
+    case ExternalDataMode::kReference:
+      return io::ExternalData::kReference;
+    case ExternalDataMode::kCopy:
+      return io::ExternalData::kCopy;
+    case ExternalDataMode::kAll:
+      return io::ExternalData::kAll;
+  }
+  return io::ExternalData::kAuto;
+}
+
+class Run {
+ public:
+  Run(const std::string& path, const TrainOptions& options)
+      : path_(path), options_(options) {}
+
+  absl::StatusOr<TrainResult> Execute() {
+    error_path_ = path_ == "-" ? "stdin" : path_;
+    Progress("reading");
+    absl::StatusOr<std::shared_ptr<const io::LoadedModel>> loaded =
+        io::Load(path_, {.external_dir = options_.external_dir});
+    if (!loaded.ok()) return WithPath(loaded.status());
+    model_ = *std::move(loaded);
+    io::ImportOptions import;
+    for (const auto& [name, size] : options_.dims) import.dims[name] = size;
+    import.input_shapes = options_.input_shapes;
+    RETURN_IF_ERROR(AsOptionError(NameInputShape(*model_, &import)));
+    RETURN_IF_ERROR(AsOptionError(CheckImportOptions(*model_, import)));
+    absl::StatusOr<ir::Graph> graph = io::Import(model_, import);
+    if (!graph.ok()) return WithPath(graph.status());
+    graph_ = *std::move(graph);
+    const absl::Status status = Rewrite();
+    if (!status.ok()) return WithPath(status);
+    return std::move(result_);
+  }
+
+ private:
+  void Progress(const std::string& phase) const {
+    if (options_.progress) options_.progress(phase);
+  }
+
+  absl::Status WithPath(const absl::Status& status) const {
+    if (status.code() == absl::StatusCode::kOutOfRange) return status;
+    return absl::Status(status.code(), absl::StrCat(Printable(error_path_),
+                                                    ": ", status.message()));
+  }
+
+  // Options that do not fit are told apart from broken models by their code.
+  static absl::Status AsOptionError(const absl::Status& status) {
+    if (status.ok()) return status;
+    return absl::OutOfRangeError(status.message());
+  }
+
+  absl::Status Rewrite() {
+    Progress("differentiating");
+    const size_t before = graph_.block(ir::kMainBlock).nodes.size();
+    ASSIGN_OR_RETURN(const grad::StepInfo info,
+                     grad::BuildTrainingStep(options_.step, &graph_));
+    ASSIGN_OR_RETURN(
+        const pass::Pipeline pipeline,
+        pass::ParsePipeline("drop-dead", passes::RegisteredPasses()));
+    RETURN_IF_ERROR(RunPipeline(pipeline, graph_, {}).status());
+    RETURN_IF_ERROR(PlaceCheckpoints(info));
+    RETURN_IF_ERROR(Order(info, graph_));
+    RETURN_IF_ERROR(ir::Verify(graph_));
+    Describe(info, before);
+    RETURN_IF_ERROR(Predict());
+    Progress("writing");
+    ASSIGN_OR_RETURN(const onnx::ModelProto proto, io::Export(*model_, graph_,
+                                {.bind_inputs = graph_.sizes_are_bound}));
+    RETURN_IF_ERROR(Save(proto, options_.output));
+    if (options_.initial_state.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const onnx::ModelProto state, InitialState(info));
+    return Save(state, options_.initial_state);
+  }
+
+  absl::Status Order(const grad::StepInfo& info, ir::Graph& graph) const {
+    if (options_.order == NodeOrder::kDefault) {
+      grad::OrderForDepthFirst(graph, info.loss);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PlaceCheckpoints(const grad::StepInfo& info) {
+    const bool early = options_.order == NodeOrder::kDefault;
+    grad::CheckpointOptions chosen = {.segments = 1, .early = early};
+    switch (options_.checkpoints) {
+      case Checkpoints::kNone:
+        return absl::OkStatus();
+      case Checkpoints::kSqrt:
+        chosen.segments = static_cast<int>(
+            std::lround(std::sqrt(static_cast<double>(info.saving_nodes))));
+        break;
+      case Checkpoints::kOptimal: {
+        Progress("placing checkpoints");
+        ASSIGN_OR_RETURN(
+            grad::CheckpointSearch search,
+            grad::SearchCheckpoints(info, graph_, early, [&](ir::Graph& trial) {
+              return Order(info, trial);
+            }));
+        result_.curve = search.curve;
+        ASSIGN_OR_RETURN(chosen, ChoosePoint(search));
+        break;
+      }
+    }
+    ASSIGN_OR_RETURN(const grad::CheckpointResult made,
+                     grad::InsertCheckpoints(chosen, info, &graph_));
+    result_.segments = made.segments;
+    result_.overhead = made.overhead;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<grad::CheckpointOptions> ChoosePoint(
+      const grad::CheckpointSearch& search) const {
+    if (!options_.budget_bytes) return search.curve.back().options;
+    for (const grad::CheckpointPoint& point : search.curve) {
+      if (point.peak_bytes <= *options_.budget_bytes) return point.options;
+    }
+    std::vector<std::string> held;
+    for (const auto& [name, bytes] : search.floor) {
+      held.push_back(
+          absl::StrCat("\"", Printable(name), "\" (", FormatBytes(bytes), ")"));
+    }
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no plan within ", FormatBytes(*options_.budget_bytes),
+                     " was found; the least is ",
+                     FormatBytes(search.curve.back().peak_bytes), ", held by ",
+                     absl::StrJoin(held, ", ")));
+  }
+
+  absl::Status Predict() {
+    ASSIGN_OR_RETURN(const analysis::RuntimePrediction predicted,
+                     rewrite::PredictForRewrite(graph_));
+    if (!predicted.complete) return absl::OkStatus();
+    result_.peak_first_bytes = predicted.peak_first_bytes;
+    result_.peak_steady_bytes = predicted.peak_steady_bytes;
+    return absl::OkStatus();
+  }
+
+  void Describe(const grad::StepInfo& info, size_t nodes_before) {
+    result_.parameters = info.parameters.size();
+    for (ir::ValueId id : info.parameters) {
+      const ir::Value& value = graph_.value(id);
+      const ir::Weight& weight = graph_.weight(value.weight);
+      int64_t elements = 1;
+      for (int64_t dim : weight.dims) elements *= dim;
+      result_.parameter_elements += elements;
+    }
+    result_.parameter_bytes = info.parameter_bytes;
+    result_.state_bytes = info.state_bytes;
+    result_.saved_bytes = info.saved_bytes;
+    result_.forward_nodes = nodes_before;
+    result_.nodes = graph_.block(ir::kMainBlock).nodes.size();
+    result_.frozen = info.frozen;
+    result_.notes = info.notes;
+  }
+
+  absl::Status Save(const onnx::ModelProto& proto, const std::string& path) {
+    error_path_ = path == "-" ? "stdout" : path;
+    ASSIGN_OR_RETURN(
+        io::SaveResult saved,
+        io::Save(proto, *model_, path,
+                 {.external_data = SaveMode(options_.external_data)}));
+    error_path_ = path_;
+    for (std::string& file : saved.files) {
+      result_.outputs.push_back(std::move(file));
+    }
+    return absl::OkStatus();
+  }
+
+  // A model without nodes: its initializers are the parameters as the forward
+  // model has them, and states of zeros. Their bytes go from file to file.
+  absl::StatusOr<onnx::ModelProto> InitialState(
+      const grad::StepInfo& info) const {
+    onnx::ModelProto state;
+    state.set_ir_version(model_->proto().ir_version());
+    *state.mutable_opset_import() = model_->proto().opset_import();
+    state.set_producer_name("onnx-memopt");
+    onnx::GraphProto* graph = state.mutable_graph();
+    graph->set_name("initial_state");
+    absl::flat_hash_map<std::string, const onnx::TensorProto*> source;
+    for (const auto& tensor : model_->proto().graph().initializer()) {
+      source[tensor.name()] = &tensor;
+    }
+    absl::flat_hash_map<std::string, ir::WeightId> weights;
+    for (const auto* ids : {&info.parameters, &info.statistics}) {
+      for (ir::ValueId id : *ids) {
+        const ir::Value& value = graph_.value(id);
+        weights[value.name] = value.weight;
+        *graph->add_initializer() = *source.at(value.name);
+      }
+    }
+    for (const grad::StateInfo& added : info.states) {
+      const ir::Weight& weight = graph_.weight(weights.at(added.parameter));
+      if (weight.size_bytes > kMaxStateBytes) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "state \"", Printable(added.name), "\" is too large to write"));
+      }
+      onnx::TensorProto* tensor = graph->add_initializer();
+      tensor->set_name(added.name);
+      tensor->set_data_type(static_cast<int32_t>(weight.element));
+      tensor->mutable_dims()->Add(weight.dims.begin(), weight.dims.end());
+      tensor->set_raw_data(
+          std::string(static_cast<size_t>(weight.size_bytes), '\0'));
+    }
+    onnx::TensorProto* step = graph->add_initializer();
+    step->set_name("step");
+    step->set_data_type(onnx::TensorProto::INT64);
+    step->set_raw_data(std::string(sizeof(int64_t), '\0'));
+    return state;
+  }
+
+  const std::string& path_;
+  const TrainOptions& options_;
+  std::string error_path_;  // the file that is being read or written
+  std::shared_ptr<const io::LoadedModel> model_;
+  ir::Graph graph_;
+  TrainResult result_;
+};
+
+}  // namespace
+
+absl::StatusOr<TrainResult> Train(const std::string& path,
+                                  const TrainOptions& options) {
+  return Run(path, options).Execute();
+}
+
+}  // namespace onnx_memopt

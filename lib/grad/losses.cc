@@ -1,0 +1,141 @@
+#include "grad/losses.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "onnx_memopt/support/format.h"
+
+namespace onnx_memopt::grad {
+namespace {
+
+using ir::ElementType;
+using ir::ValueId;
+using rewrite::Attr;
+using rewrite::Emitter;
+
+// 1 / (elements of `value`, an input), as a scalar.
+ValueId OneOverElements(Emitter& e, ValueId value, ElementType element) {
+  const ir::Shape* shape = e.shape(value);
+  const std::optional<ir::Dim> count =
+      shape == nullptr ? std::optional<ir::Dim>() : NumElements(*shape);
+  if (count && count->is_constant() && count->constant() > 0) {
+    return e.Real(1 / static_cast<double>(count->constant()), element);
+  }
+  return e.Op("Reciprocal", {e.Cast(e.Op("Size", {value}), element)});
+}
+
+Emitter::Axes AllAxes(Emitter& e, ValueId value) {
+  Emitter::Axes axes;
+  for (size_t i = 0; i < e.shape(value)->size(); ++i) {
+    axes.push_back(static_cast<int>(i));
+  }
+  return axes;
+}
+
+}  // namespace
+
+absl::StatusOr<ir::Type> ClassTargets(const ir::Type& output) {
+  if (!output.shape || output.shape->empty()) {
+    return absl::InvalidArgumentError(
+        "cross-entropy needs an output of known rank, with the classes on its "
+        "last axis");
+  }
+  if (!output.shape->back() || !output.shape->back()->is_constant()) {
+    return absl::InvalidArgumentError(
+        "cross-entropy needs a known number of classes, the output's last "
+        "axis");
+  }
+  return ir::Type::Tensor(
+      ElementType::kInt64,
+      ir::Shape(output.shape->begin(), output.shape->end() - 1));
+}
+
+absl::StatusOr<LossValue> CrossEntropy(Emitter& e, ValueId output,
+                                       ValueId target,
+                                       std::optional<int64_t> ignore_index) {
+  const ElementType element = e.element(output);
+  const ir::Shape shape = *e.shape(output);
+  const int64_t classes = shape.back()->constant();
+  // Rows of classes.
+  const ValueId rows = shape.size() == 2
+                           ? output
+                           : e.Reshape(output, Emitter::Axes{-1, classes});
+  ValueId index = e.Reshape(target, Emitter::Axes{-1, 1});
+  ValueId share = OneOverElements(e, target, element);
+  ValueId counts = ir::kNoValue;  // [rows, 1]: 0 for a row that is left out
+  if (ignore_index) {
+    const ValueId ignored = e.Op("Equal", {index, e.Int(*ignore_index)});
+    index = e.Where(ignored, e.Int(0), index);
+    counts = e.Where(ignored, e.Real(0, element), e.Real(1, element));
+    const ValueId sum = e.ReduceSum(counts, {0, 1}, /*keep_dims=*/false);
+    share = e.Op("Reciprocal", {e.Op("Max", {sum, e.Real(1, element)})});
+    counts = e.Mul(counts, share);
+  }
+  const ValueId log_probability =
+      e.Op("LogSoftmax", {rows}, {Attr("axis", int64_t{1})});
+  ValueId picked = e.Op("GatherElements", {log_probability, index},
+                        {Attr("axis", int64_t{1})});
+  ValueId loss;
+  if (ignore_index) {
+    loss = e.Neg(e.ReduceSum(e.Mul(picked, counts), {0, 1},
+                             /*keep_dims=*/false));
+  } else {
+    loss = e.Neg(e.ReduceMean(picked, {0, 1}, /*keep_dims=*/false));
+  }
+  // (probability - 1 at the target) / rows
+  const ValueId probability = e.Exp(log_probability);
+  ValueId difference;
+  if (element != ElementType::kFloat16 && element != ElementType::kBfloat16) {
+    const ValueId minus_one =
+        e.Expand(e.Real(-1, element), e.Op("Shape", {index}));
+    difference =
+        e.Op("ScatterElements", {probability, index, minus_one},
+             {Attr("axis", int64_t{1}), Attr("reduction", std::string("add"))});
+  } else {
+    const ValueId values = e.builder().Reals(ir::kMainBlock, "memopt/off_on",
+                                             element, {2}, {0, 1});
+    const ValueId chosen =
+        e.Op("OneHot", {e.Squeeze(index, {1}), e.Int(classes), values},
+             {Attr("axis", int64_t{1})});
+    difference = e.Sub(probability, chosen);
+  }
+  ValueId gradient = e.Mul(difference, ignore_index ? counts : share);
+  if (shape.size() != 2) gradient = e.ReshapeLike(gradient, output);
+  e.graph().mutable_value(gradient).type = ir::Type(e.type(output));
+  return LossValue{loss, gradient};
+}
+
+absl::StatusOr<LossValue> MeanSquaredError(Emitter& e, ValueId output,
+                                           ValueId target) {
+  if (e.shape(output) == nullptr) {
+    return absl::InvalidArgumentError("mse needs an output of known rank");
+  }
+  const ElementType element = e.element(output);
+  const ValueId difference = e.Sub(output, target);
+  const Emitter::Axes axes = AllAxes(e, output);
+  const ValueId loss =
+      e.ReduceMean(e.Square(difference), axes, /*keep_dims=*/false);
+  const ValueId share = OneOverElements(e, target, element);
+  const ValueId gradient = e.Mul(difference, e.Mul(share, 2));
+  return LossValue{loss, gradient};
+}
+
+absl::StatusOr<LossValue> OutputAsLoss(Emitter& e, ValueId output) {
+  const ir::Shape* shape = e.shape(output);
+  const std::optional<ir::Dim> count =
+      shape == nullptr ? std::optional<ir::Dim>() : NumElements(*shape);
+  if (!count || *count != ir::Dim(1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("output \"", Printable(e.graph().value(output).name),
+                     "\" is taken as the loss, but is not known to be one "
+                     "number"));
+  }
+  const Emitter::Axes ones(shape->size(), 1);
+  const ElementType element = e.element(output);
+  const ValueId one =
+      e.builder().Reals(ir::kMainBlock, "memopt/seed", element, ones, {1});
+  return LossValue{output, one};
+}
+
+}  // namespace onnx_memopt::grad

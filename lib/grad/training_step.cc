@@ -1,0 +1,447 @@
+#include "onnx_memopt/grad/training_step.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "grad/losses.h"
+#include "grad/lower_sequences.h"
+#include "grad/updates.h"
+#include "llvm/ADT/DenseMap.h"
+#include "onnx_memopt/grad/activity.h"
+#include "onnx_memopt/grad/differentiate.h"
+#include "onnx_memopt/rewrite/emitter.h"
+#include "onnx_memopt/support/format.h"
+#include "onnx_memopt/support/status_macros.h"
+
+namespace onnx_memopt::grad {
+namespace {
+
+using ir::ElementType;
+using ir::NodeId;
+using ir::ValueId;
+using rewrite::Emitter;
+
+// ScatterElements that adds.
+constexpr int kMinOpset = 16;
+
+bool MatchesAny(const std::string& name,
+                const std::vector<std::string>& patterns) {
+  return std::any_of(
+      patterns.begin(), patterns.end(),
+      [&](const std::string& p) { return MatchesPattern(name, p); });
+}
+
+class StepBuilder {
+ public:
+  StepBuilder(const StepOptions& options, ir::Graph* graph)
+      : options_(options),
+        graph_(*graph),
+        builder_(graph),
+        e_(&builder_, ir::kMainBlock) {}
+
+  absl::StatusOr<StepInfo> Run() {
+    if (builder_.opset() < kMinOpset) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "training needs opset ", kMinOpset, " or newer; the model has ",
+          builder_.opset(), " (onnx.version_converter converts it)"));
+    }
+    LowerSequences(builder_);
+    ASSIGN_OR_RETURN(output_, FindOutput());
+    RETURN_IF_ERROR(ChooseParameters());
+    DescribeSaved();
+    for (ValueId parameter : info_.parameters) MakeInput(parameter);
+    RETURN_IF_ERROR(TakeStatistics());
+    RETURN_IF_ERROR(AddInputs());
+    info_.forward_nodes = graph_.num_nodes();
+    RETURN_IF_ERROR(AddLoss());
+    RETURN_IF_ERROR(AddBackward());
+    RETURN_IF_ERROR(Finish());
+    return std::move(info_);
+  }
+
+ private:
+  ir::Block& main() { return graph_.mutable_block(ir::kMainBlock); }
+  const std::string& name(ValueId id) const { return graph_.value(id).name; }
+
+  absl::StatusOr<ValueId> FindOutput() {
+    std::vector<std::string> names;
+    std::vector<ValueId> floats;
+    for (ValueId result : main().results) {
+      names.push_back(absl::StrCat("\"", Printable(name(result)), "\""));
+      if (!options_.output.empty() && name(result) == options_.output) {
+        return result;
+      }
+      if (HasGradient(graph_.value(result).type)) floats.push_back(result);
+    }
+    if (!options_.output.empty()) {
+      return absl::OutOfRangeError(
+          absl::StrCat("the model has no output \"", Printable(options_.output),
+                       "\"; it has ", absl::StrJoin(names, ", ")));
+    }
+    if (floats.size() == 1) return floats.front();
+    if (floats.empty()) {
+      return absl::InvalidArgumentError(
+          "no output is of a floating-point type, so there is no loss");
+    }
+    return absl::OutOfRangeError(absl::StrCat(
+        "the model has several outputs; say which one the loss is of with "
+        "--loss-output: ",
+        absl::StrJoin(names, ", ")));
+  }
+
+  absl::Status ChooseParameters() {
+    std::vector<std::string> left_out;
+    const std::vector<ValueId> candidates =
+        Trainable(graph_, {output_}, &left_out);
+    std::set<ValueId> chosen(candidates.begin(), candidates.end());
+    std::vector<ValueId> all;
+    for (ValueId id : main().initializers) {
+      if (HasGradient(graph_.value(id).type)) all.push_back(id);
+    }
+    for (const auto* patterns : {&options_.train, &options_.freeze}) {
+      for (const std::string& pattern : *patterns) {
+        const bool any = std::any_of(all.begin(), all.end(), [&](ValueId id) {
+          return MatchesPattern(name(id), pattern);
+        });
+        if (!any) {
+          return absl::OutOfRangeError(
+              absl::StrCat("no weight matches \"", Printable(pattern), "\""));
+        }
+      }
+    }
+    for (ValueId id : all) {
+      if (MatchesAny(name(id), options_.train)) chosen.insert(id);
+      if (chosen.contains(id) && MatchesAny(name(id), options_.freeze)) {
+        chosen.erase(id);
+        info_.frozen.push_back(name(id));
+      }
+    }
+    for (ValueId id : all) {
+      if (chosen.contains(id)) info_.parameters.push_back(id);
+    }
+    for (const std::string& line : left_out) {
+      info_.notes.push_back(absl::StrCat("not trained: ", line));
+    }
+    if (info_.parameters.empty()) {
+      return absl::InvalidArgumentError(
+          "no weight can be trained: none of a floating-point type has a "
+          "gradient");
+    }
+    for (ValueId id : info_.parameters) {
+      info_.parameter_bytes +=
+          graph_.weight(graph_.value(id).weight).size_bytes;
+    }
+    return absl::OkStatus();
+  }
+
+  void DescribeSaved() {
+    const Activity activity =
+        Activity::Compute(graph_, info_.parameters, {output_});
+    std::set<ValueId> saved;
+    for (NodeId id : main().nodes) {
+      for (ValueId value : SavedForBackward(graph_, id, activity).values) {
+        const ir::ValueKind kind = graph_.value(value).kind;
+        if (kind == ir::ValueKind::kResult) saved.insert(value);
+      }
+    }
+    info_.saving_nodes = saved.size();
+    int64_t bytes = 0;
+    for (ValueId value : saved) {
+      const std::optional<ir::Dim> size = SizeBytes(graph_.value(value).type);
+      const std::optional<int64_t> number =
+          size ? size->Evaluate(graph_.assumed) : std::optional<int64_t>();
+      if (!number) return;
+      bytes += *number;
+    }
+    info_.saved_bytes = bytes;
+  }
+
+  // From an initializer to an input of the main graph.
+  void MakeInput(ValueId id) {
+    ir::Value& value = graph_.mutable_value(id);
+    value.kind = ir::ValueKind::kInput;
+    value.overridable = false;
+    value.contents = nullptr;
+    std::erase(main().initializers, id);
+    main().params.push_back(id);
+  }
+
+  // The running statistics of BatchNormalization in training mode.
+  absl::Status TakeStatistics() {
+    bool fixed = false;
+    const std::vector<NodeId> nodes = main().nodes;
+    for (NodeId id : nodes) {
+      const ir::Node node = graph_.node(id);
+      if (node.op_type != "BatchNormalization" || !node.domain.empty()) {
+        continue;
+      }
+      if (ir::IntAttribute(node, "training_mode", 0) == 0) {
+        fixed = true;
+        continue;
+      }
+      for (size_t i = 1; i <= 2; ++i) {
+        const ValueId statistic = node.operands[i + 2];
+        if (graph_.value(statistic).kind != ir::ValueKind::kInitializer) {
+          continue;
+        }
+        MakeInput(statistic);
+        ValueId next = i < node.results.size() ? node.results[i] : ir::kNoValue;
+        if (next == ir::kNoValue) {
+          next = builder_.Value(ir::kMainBlock, graph_.value(statistic).type,
+                                absl::StrCat(name(statistic), ".next"));
+          graph_.mutable_value(next).producer = id;
+          auto& results = graph_.mutable_node(id).results;
+          results.resize(std::max(results.size(), i + 1), ir::kNoValue);
+          results[i] = next;
+        }
+        graph_.mutable_value(next).type =
+            ir::Type(graph_.value(statistic).type);
+        info_.statistics.push_back(statistic);
+        results_.push_back({absl::StrCat(name(statistic), ".next"), next});
+      }
+    }
+    if (fixed) {
+      info_.notes.emplace_back(
+          "BatchNormalization runs with fixed statistics, as it was exported; "
+          "export in training mode to train with those of the batch");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<ValueId> AddInput(const std::string& wanted, ir::Type type) {
+    RETURN_IF_ERROR(FreeName(wanted));
+    const ValueId id = builder_.Value(ir::kMainBlock, std::move(type), wanted,
+                                      ir::ValueKind::kInput);
+    // The builder knows names that were just given up as taken.
+    graph_.mutable_value(id).name = wanted;
+    main().params.push_back(id);
+    return id;
+  }
+
+  // What the step calls `wanted` must not be called so by the model.
+  absl::Status FreeName(const std::string& wanted) {
+    for (size_t i = 0; i < graph_.num_values(); ++i) {
+      const ValueId id{static_cast<uint32_t>(i)};
+      ir::Value& value = graph_.mutable_value(id);
+      if (value.name != wanted) continue;
+      if (value.kind == ir::ValueKind::kInput ||
+          value.kind == ir::ValueKind::kInitializer) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "the model has an input or weight \"", Printable(wanted),
+            "\", a name that a training step uses itself"));
+      }
+      value.name = builder_.UniqueName(absl::StrCat(wanted, "/forward"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddInputs() {
+    if (options_.loss != Loss::kOutput) {
+      ir::Type target = graph_.value(output_).type;
+      if (options_.loss == Loss::kCrossEntropy) {
+        ASSIGN_OR_RETURN(target, ClassTargets(target));
+      }
+      ASSIGN_OR_RETURN(target_, AddInput("target", std::move(target)));
+    }
+    ASSIGN_OR_RETURN(
+        learning_rate_,
+        AddInput("learning_rate",
+                 ir::Type::Tensor(ElementType::kFloat, ir::Shape())));
+    ASSIGN_OR_RETURN(
+        step_,
+        AddInput("step", ir::Type::Tensor(ElementType::kInt64, ir::Shape())));
+    for (ValueId parameter : info_.parameters) {
+      for (const std::string& suffix : StateSuffixes(options_.optimizer)) {
+        const std::string state = absl::StrCat(name(parameter), ".", suffix);
+        ir::Type type = graph_.value(parameter).type;
+        ASSIGN_OR_RETURN(const ValueId id, AddInput(state, std::move(type)));
+        states_[parameter].push_back(id);
+        info_.states.push_back({state, name(parameter)});
+      }
+      info_.state_bytes +=
+          graph_.weight(graph_.value(parameter).weight).size_bytes *
+          static_cast<int64_t>(StateSuffixes(options_.optimizer).size());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddLoss() {
+    e_.set_prefix("loss");
+    e_.set_zero(e_.Op("Sub", {step_, step_}));
+    switch (options_.loss) {
+      case Loss::kCrossEntropy: {
+        ASSIGN_OR_RETURN(
+            loss_, CrossEntropy(e_, output_, target_, options_.ignore_index));
+        break;
+      }
+      case Loss::kMeanSquaredError: {
+        ASSIGN_OR_RETURN(loss_, MeanSquaredError(e_, output_, target_));
+        break;
+      }
+      case Loss::kOutput: {
+        ASSIGN_OR_RETURN(loss_, OutputAsLoss(e_, output_));
+        break;
+      }
+    }
+    results_.insert(results_.begin(), {"loss", loss_.loss});
+    e_.set_prefix("step");
+    results_.push_back({"step.next", e_.Op("Add", {step_, e_.Int(1)})});
+    return absl::OkStatus();
+  }
+
+  absl::Status AddBackward() {
+    updates_.emplace(&e_, options_, learning_rate_, step_);
+    DifferentiateOptions backward;
+    backward.wanted = info_.parameters;
+    backward.seeds = {{output_, loss_.gradient}};
+    backward.ready = [&](ValueId parameter, ValueId gradient) -> absl::Status {
+      if (gradient == ir::kNoValue) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("no gradient reaches \"", Printable(name(parameter)),
+                         "\"; freeze it"));
+      }
+      e_.set_prefix(absl::StrCat("update/", name(parameter)));
+      gradient = ClipValue(gradient);
+      if (!options_.clip_norm) return Update(parameter, gradient);
+      const ValueId square =
+          e_.Cast(e_.ReduceSum(e_.Square(gradient), AllAxes(gradient), false),
+                  ElementType::kFloat);
+      norm_ = norm_ == ir::kNoValue ? square : e_.Add(norm_, square);
+      clipped_.emplace_back(parameter, gradient);
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(Differentiate(e_, backward));
+    if (clipped_.empty()) return absl::OkStatus();
+    e_.set_prefix("clip");
+    // As PyTorch does: a small number keeps a zero norm from dividing.
+    const ValueId scale =
+        e_.Op("Min", {e_.Real(1, ElementType::kFloat),
+                      e_.Div(e_.Real(*options_.clip_norm, ElementType::kFloat),
+                             e_.Add(e_.Sqrt(norm_), 1e-6))});
+    for (const auto& [parameter, gradient] : clipped_) {
+      e_.set_prefix(absl::StrCat("update/", name(parameter)));
+      const ValueId scaled =
+          e_.Mul(gradient, e_.Cast(scale, e_.element(gradient)));
+      RETURN_IF_ERROR(Update(parameter, scaled));
+    }
+    return absl::OkStatus();
+  }
+
+  Emitter::Axes AllAxes(ValueId value) {
+    Emitter::Axes axes;
+    const ir::Shape* shape = e_.shape(value);
+    for (size_t i = 0; shape != nullptr && i < shape->size(); ++i) {
+      axes.push_back(static_cast<int64_t>(i));
+    }
+    return axes;
+  }
+
+  ValueId ClipValue(ValueId gradient) {
+    if (!options_.clip_value) return gradient;
+    return e_.Op("Clip",
+                 {gradient, e_.RealLike(-*options_.clip_value, gradient),
+                  e_.RealLike(*options_.clip_value, gradient)});
+  }
+
+  absl::Status Update(ValueId parameter, ValueId gradient) {
+    if (options_.optimizer == Optimizer::kNone || options_.gradients) {
+      // A gradient that several parameters share needs a name for each.
+      if (named_.contains(gradient)) gradient = e_.Op("Identity", {gradient});
+      named_.insert(gradient);
+      results_.push_back({absl::StrCat(name(parameter), ".grad"), gradient});
+    }
+    if (options_.optimizer == Optimizer::kNone) return absl::OkStatus();
+    const Updates::Next next =
+        updates_->Update(parameter, gradient, states_[parameter]);
+    results_.push_back(
+        {absl::StrCat(name(parameter), ".next"), next.parameter});
+    for (size_t i = 0; i < next.states.size(); ++i) {
+      results_.push_back(
+          {absl::StrCat(name(states_[parameter][i]), ".next"), next.states[i]});
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish() {
+    std::vector<ValueId> results;
+    for (Result& result : results_) {
+      const ir::Value& value = graph_.value(result.value);
+      const bool computed = value.kind == ir::ValueKind::kResult;
+      // A gradient may be an operand's own gradient passed through unchanged,
+      // such as the input "target"; an output has a name and bytes of its own.
+      if (!computed || renamed_.contains(result.value)) {
+        result.value = e_.Op("Identity", {result.value});
+      }
+      renamed_.insert(result.value);
+      if (name(result.value) != result.name) {
+        RETURN_IF_ERROR(FreeName(result.name));
+        graph_.mutable_value(result.value).name = result.name;
+      }
+      results.push_back(result.value);
+    }
+    std::vector<NodeId>& schedule = main().nodes;
+    schedule.insert(schedule.end(), e_.nodes().begin(), e_.nodes().end());
+    main().results = std::move(results);
+    info_.loss = loss_.loss;
+    return ir::Verify(graph_);
+  }
+
+  struct Result {
+    std::string name;
+    ValueId value;
+  };
+
+  const StepOptions& options_;
+  ir::Graph& graph_;
+  rewrite::Builder builder_;
+  Emitter e_;
+  StepInfo info_;
+  ValueId output_ = ir::kNoValue;
+  ValueId target_ = ir::kNoValue;
+  ValueId learning_rate_ = ir::kNoValue;
+  ValueId step_ = ir::kNoValue;
+  LossValue loss_ = {ir::kNoValue, ir::kNoValue};
+  ValueId norm_ = ir::kNoValue;
+  std::optional<Updates> updates_;
+  llvm::DenseMap<ValueId, std::vector<ValueId>> states_;
+  std::vector<std::pair<ValueId, ValueId>> clipped_;
+  std::set<ValueId> named_;
+  std::set<ValueId> renamed_;
+  std::vector<Result> results_;
+};
+
+}  // namespace
+
+bool MatchesPattern(const std::string& name, const std::string& pattern) {
+  size_t n = 0;
+  size_t p = 0;
+  size_t star = std::string::npos;  // the last "*", and what it stands for so
+  size_t upto = 0;                  // far ends here
+  while (n < name.size()) {
+    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n]) &&
+        pattern[p] != '*') {
+      ++n;
+      ++p;
+    } else if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      upto = n;
+    } else if (star != std::string::npos) {
+      p = star + 1;
+      n = ++upto;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+absl::StatusOr<StepInfo> BuildTrainingStep(const StepOptions& options,
+                                           ir::Graph* graph) {
+  return StepBuilder(options, graph).Run();
+}
+
+}  // namespace onnx_memopt::grad

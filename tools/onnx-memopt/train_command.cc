@@ -1,0 +1,405 @@
+#include "onnx-memopt/train_command.h"
+
+#include <cmath>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "nlohmann/json.hpp"
+#include "onnx-memopt/arguments.h"
+#include "onnx-memopt/write_text.h"
+#include "onnx_memopt/support/format.h"
+#include "onnx_memopt/support/status_macros.h"
+#include "onnx_memopt/train.h"
+
+namespace onnx_memopt::cli {
+namespace {
+
+// In 80 columns, as the main program's.
+constexpr char kHelp[] =
+    R"(Makes a model of one training step from a forward model: loss, gradients and
+updates in standard ONNX ops.
+
+Usage: onnx-memopt train [OPTIONS] MODEL -o STEP
+
+  MODEL                    an .onnx or .onnxtxt file with its weights; - for
+                           stdin
+  -o, --output STEP        the step model; - for stdout
+  --initial-state FILE     also write what the step begins with: parameters and
+                           states, as a model of initializers
+
+Loss:
+  --loss LOSS              cross-entropy  mean over all positions, classes on
+                                          the output's last axis (the default)
+                           mse            mean squared difference
+                           output         the output is the loss
+  --loss-output NAME       the output that it is of, if there are several
+  --ignore-index N         class that the mean leaves out
+
+Optimizer:
+  --optimizer NAME         sgd (the default), momentum, adam, adamw, or none:
+                           gradients only
+  --momentum X             of momentum (0.9)
+  --nesterov               momentum in Nesterov's form
+  --beta1 X, --beta2 X     of adam and adamw (0.9, 0.999)
+  --epsilon X              of adam and adamw (1e-8)
+  --weight-decay X         adamw: beside the gradient; else added to it (0)
+  --clip-norm X            gradients are scaled to at most this norm
+  --clip-value X           each element is cut to [-X, X]
+  --gradients              gradients are outputs too: PARAMETER.grad
+
+Parameters: all weights of a floating-point type that a gradient reaches, but
+for scalars and tables of frequencies.
+  --freeze PATTERN         leave out weights by name; * and ? are wildcards
+  --train PATTERN          add what is left out by default
+
+Memory:
+  --checkpoint MODE        which values of the forward pass are kept; others
+                           are made again when the backward pass needs them
+                           none     all are kept (the default)
+                           sqrt     about sqrt(n) segments
+                           optimal  the least added time within the budget
+  --budget SIZE            what the step may take above the loaded session in
+                           ONNX Runtime, as predicted, for example 4GiB; means
+                           --checkpoint optimal
+  --json FILE              what is printed, as JSON; - for stdout
+
+Sizes:
+  --dim NAME=N             binds a named dimension of the inputs for good
+  --input-shape NAME:N,N   the same for an input
+
+Output:
+  --order ORDER            the order of nodes in the file:
+                           default  for ONNX Runtime's default order
+                           file     for runtimes that go by the file
+  --external-data MODE     as of onnx-memopt: auto, reference, copy, all
+  --external-dir FOLDER    where external data is, if not in the model's folder
+  -q, --quiet              print nothing
+  -h, --help               this text
+
+The step's inputs are those of the model, target, learning_rate, step, each
+parameter by its name and each state as PARAMETER.momentum and so on; its
+outputs are loss and, for each of them, NAME.next. Feed these back.
+
+Exit codes: 0 all went well, 1 the model or a file, 2 usage.
+)";
+
+class Help final : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* /*app*/, std::string /*name*/,
+                        CLI::AppFormatMode /*mode*/) const override {
+    return kHelp;
+  }
+};
+
+struct TrainArguments {
+  std::string model;
+  TrainOptions options;
+  std::string json;  // a path, "-", or empty: none
+  bool quiet = false;
+};
+
+template <typename Value>
+absl::StatusOr<Value> Choose(const std::map<std::string, Value>& choices,
+                             const std::string& text,
+                             absl::string_view option) {
+  const auto it = choices.find(text);
+  if (it != choices.end()) return it->second;
+  std::vector<std::string> names;
+  names.reserve(choices.size());
+  for (const auto& [name, value] : choices) names.push_back(name);
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, ": expected one of ", absl::StrJoin(names, ", "),
+                   ", not \"", Printable(text), "\""));
+}
+
+class Parser {
+ public:
+  Parser() : app_("", "onnx-memopt train") {
+    grad::StepOptions& step = args_.options.step;
+    app_.formatter(std::make_shared<Help>());
+    app_.add_option("MODEL", args_.model)->required();
+    app_.add_option("-o,--output", args_.options.output)->required();
+    app_.add_option("--initial-state", args_.options.initial_state);
+    app_.add_option("--loss", loss_);
+    app_.add_option("--loss-output", step.output);
+    app_.add_option("--ignore-index", step.ignore_index);
+    app_.add_option("--optimizer", optimizer_);
+    app_.add_option("--momentum", step.momentum);
+    app_.add_flag("--nesterov", step.nesterov);
+    app_.add_option("--beta1", step.beta1);
+    app_.add_option("--beta2", step.beta2);
+    app_.add_option("--epsilon", step.epsilon);
+    app_.add_option("--weight-decay", step.weight_decay);
+    app_.add_option("--clip-norm", step.clip_norm);
+    app_.add_option("--clip-value", step.clip_value);
+    app_.add_flag("--gradients", step.gradients);
+    app_.add_option("--freeze", step.freeze)->allow_extra_args(false);
+    app_.add_option("--train", step.train)->allow_extra_args(false);
+    app_.add_option("--dim", dims_)->allow_extra_args(false);
+    app_.add_option("--input-shape", input_shapes_)->allow_extra_args(false);
+    app_.add_option("--checkpoint", checkpoint_);
+    app_.add_option("--budget", budget_);
+    app_.add_option("--json", args_.json);
+    app_.add_option("--order", order_);
+    app_.add_option("--external-data", external_data_);
+    app_.add_option("--external-dir", args_.options.external_dir);
+    app_.add_flag("-q,--quiet", args_.quiet);
+  }
+
+  // The exit code if the program is to end here.
+  std::optional<int> Parse(int argc, char** argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+      if (e.get_exit_code() == 0) {  // --help
+        app_.exit(e);
+        return kExitOk;
+      }
+      return Usage(e.what());
+    }
+    const absl::Status status = Finish();
+    if (status.ok()) return std::nullopt;
+    return Usage(status.message());
+  }
+
+  TrainArguments Take() { return std::move(args_); }
+
+ private:
+  static int Usage(absl::string_view message) {
+    std::cerr << "error: " << Printable(message)
+              << "; see onnx-memopt train --help\n";
+    return kExitUsage;
+  }
+
+  absl::Status Finish() {
+    using grad::Loss;
+    using grad::Optimizer;
+    TrainOptions& options = args_.options;
+    ASSIGN_OR_RETURN(options.step.loss,
+                     Choose<Loss>({{"cross-entropy", Loss::kCrossEntropy},
+                                   {"mse", Loss::kMeanSquaredError},
+                                   {"output", Loss::kOutput}},
+                                  loss_, "--loss"));
+    ASSIGN_OR_RETURN(options.step.optimizer,
+                     Choose<Optimizer>({{"none", Optimizer::kNone},
+                                        {"sgd", Optimizer::kSgd},
+                                        {"momentum", Optimizer::kMomentum},
+                                        {"adam", Optimizer::kAdam},
+                                        {"adamw", Optimizer::kAdamW}},
+                                       optimizer_, "--optimizer"));
+    ASSIGN_OR_RETURN(options.order,
+                     Choose<NodeOrder>({{"default", NodeOrder::kDefault},
+                                        {"file", NodeOrder::kFile}},
+                                       order_, "--order"));
+    ASSIGN_OR_RETURN(
+        options.external_data,
+        Choose<ExternalDataMode>({{"auto", ExternalDataMode::kAuto},
+                                  {"reference", ExternalDataMode::kReference},
+                                  {"copy", ExternalDataMode::kCopy},
+                                  {"all", ExternalDataMode::kAll}},
+                                 external_data_, "--external-data"));
+    if (!budget_.empty()) {
+      ASSIGN_OR_RETURN(options.budget_bytes, ParseBytes(budget_));
+      if (checkpoint_.empty()) checkpoint_ = "optimal";
+      if (checkpoint_ != "optimal") {
+        return absl::InvalidArgumentError(
+            "--budget needs --checkpoint optimal");
+      }
+    }
+    ASSIGN_OR_RETURN(
+        options.checkpoints,
+        Choose<Checkpoints>({{"none", Checkpoints::kNone},
+                             {"sqrt", Checkpoints::kSqrt},
+                             {"optimal", Checkpoints::kOptimal}},
+                            checkpoint_.empty() ? "none" : checkpoint_,
+                            "--checkpoint"));
+    for (const std::string& dim : dims_) RETURN_IF_ERROR(AddDim(dim));
+    for (const std::string& shape : input_shapes_) {
+      RETURN_IF_ERROR(AddInputShape(shape));
+    }
+    const int to_stdout = static_cast<int>(options.output == "-") +
+                          static_cast<int>(options.initial_state == "-") +
+                          static_cast<int>(args_.json == "-");
+    if (to_stdout > 1) {
+      return absl::InvalidArgumentError("only one output can go to stdout");
+    }
+    return CheckNumbers(options.step);
+  }
+
+  static absl::Status CheckNumbers(const grad::StepOptions& step) {
+    const auto check = [](double value, bool in_range,
+                          absl::string_view option) {
+      if (in_range && std::isfinite(value)) return absl::OkStatus();
+      return absl::InvalidArgumentError(
+          absl::StrCat(option, ": ", value, " is out of range"));
+    };
+    const auto fraction = [](double x) { return x >= 0 && x < 1; };
+    RETURN_IF_ERROR(check(step.momentum, step.momentum >= 0, "--momentum"));
+    RETURN_IF_ERROR(check(step.beta1, fraction(step.beta1), "--beta1"));
+    RETURN_IF_ERROR(check(step.beta2, fraction(step.beta2), "--beta2"));
+    RETURN_IF_ERROR(check(step.epsilon, step.epsilon >= 0, "--epsilon"));
+    RETURN_IF_ERROR(
+        check(step.weight_decay, step.weight_decay >= 0, "--weight-decay"));
+    const double norm = step.clip_norm.value_or(1);
+    RETURN_IF_ERROR(check(norm, norm > 0, "--clip-norm"));
+    const double value = step.clip_value.value_or(1);
+    return check(value, value > 0, "--clip-value");
+  }
+
+  absl::Status AddDim(const std::string& text) {
+    const size_t equals = text.rfind('=');
+    int64_t size = 0;
+    if (equals == std::string::npos || equals == 0 ||
+        !absl::SimpleAtoi(text.substr(equals + 1), &size) || size < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--dim: expected NAME=N, not \"", Printable(text), "\""));
+    }
+    args_.options.dims[text.substr(0, equals)] = size;
+    return absl::OkStatus();
+  }
+
+  absl::Status AddInputShape(const std::string& text) {
+    const size_t colon = text.rfind(':');
+    const std::string name =
+        colon == std::string::npos ? "" : text.substr(0, colon);
+    const std::string list =
+        colon == std::string::npos ? text : text.substr(colon + 1);
+    std::vector<int64_t> sizes;
+    for (absl::string_view part : absl::StrSplit(list, absl::ByAnyChar(",x"))) {
+      int64_t size = 0;
+      if (!absl::SimpleAtoi(part, &size) || size < 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--input-shape: expected NAME:N,N,..., not \"",
+                         Printable(text), "\""));
+      }
+      sizes.push_back(size);
+    }
+    args_.options.input_shapes[name] = std::move(sizes);
+    return absl::OkStatus();
+  }
+
+  CLI::App app_;
+  TrainArguments args_;
+  std::string loss_ = "cross-entropy";
+  std::string optimizer_ = "sgd";
+  std::string checkpoint_;
+  std::string budget_;
+  std::string order_ = "default";
+  std::string external_data_ = "auto";
+  std::vector<std::string> dims_;
+  std::vector<std::string> input_shapes_;
+};
+
+void Print(const TrainResult& result, std::ostream& out) {
+  out << "parameters  " << result.parameters << " tensors, "
+      << FormatCount(result.parameter_elements) << " elements, "
+      << FormatBytes(result.parameter_bytes) << "\n"
+      << "states      " << FormatBytes(result.state_bytes) << "\n"
+      << "saved for backward  "
+      << (result.saved_bytes < 0 ? "unknown: a size is not known; give --dim"
+                                 : FormatBytes(result.saved_bytes))
+      << "\n"
+      << "nodes       " << result.nodes << ", " << result.forward_nodes
+      << " in the forward model\n";
+  if (result.peak_first_bytes >= 0) {
+    out << "predicted in ONNX Runtime  first run "
+        << FormatBytes(result.peak_first_bytes) << ", then "
+        << FormatBytes(result.peak_steady_bytes) << "\n";
+  }
+  for (const grad::RecomputedSegment& segment : result.segments) {
+    out << "recomputed: " << segment.nodes << " nodes from \""
+        << Printable(segment.first) << "\" to \"" << Printable(segment.last)
+        << "\", " << FormatBytes(segment.bytes) << " not kept\n";
+  }
+  if (!result.segments.empty()) {
+    out << "added time  " << absl::StrFormat("%.1f %%", 100 * result.overhead)
+        << ", as modelled\n";
+  }
+  for (const grad::CheckpointPoint& point : result.curve) {
+    out << "possible    " << FormatBytes(point.peak_bytes) << " at "
+        << absl::StrFormat("%.1f %%", 100 * point.overhead) << " added time\n";
+  }
+  for (const std::string& name : result.frozen) {
+    out << "frozen: \"" << Printable(name) << "\"\n";
+  }
+  for (const std::string& note : result.notes) out << "note: " << note << "\n";
+  for (const std::string& file : result.outputs) {
+    out << "wrote " << Printable(file) << "\n";
+  }
+}
+
+std::string ToJson(const TrainResult& result) {
+  nlohmann::ordered_json json;
+  json["parameters"] = {{"tensors", result.parameters},
+                        {"elements", result.parameter_elements},
+                        {"bytes", result.parameter_bytes}};
+  json["state_bytes"] = result.state_bytes;
+  const auto known = [](int64_t bytes) {
+    return bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(bytes);
+  };
+  json["saved_for_backward_bytes"] = known(result.saved_bytes);
+  json["nodes"] = result.nodes;
+  json["forward_nodes"] = result.forward_nodes;
+  json["predicted"] = {{"peak_first_bytes", known(result.peak_first_bytes)},
+                       {"peak_steady_bytes", known(result.peak_steady_bytes)}};
+  json["recomputed"] = nlohmann::ordered_json::array();
+  for (const grad::RecomputedSegment& segment : result.segments) {
+    json["recomputed"].push_back({{"first", segment.first},
+                                  {"last", segment.last},
+                                  {"nodes", segment.nodes},
+                                  {"bytes", segment.bytes}});
+  }
+  json["added_time"] = result.overhead;
+  json["curve"] = nlohmann::ordered_json::array();
+  for (const grad::CheckpointPoint& point : result.curve) {
+    json["curve"].push_back(
+        {{"peak_bytes", point.peak_bytes}, {"added_time", point.overhead}});
+  }
+  json["frozen"] = result.frozen;
+  json["notes"] = result.notes;
+  json["outputs"] = result.outputs;
+  return json.dump(2, ' ', false,
+                   nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
+}
+
+}  // namespace
+
+int RunTrain(int argc, char** argv) {
+  Parser parser;
+  if (const auto code = parser.Parse(argc, argv)) return *code;
+  const TrainArguments arguments = parser.Take();
+  absl::StatusOr<TrainResult> result =
+      Train(arguments.model, arguments.options);
+  if (!result.ok()) {
+    std::cerr << "error: " << result.status().message() << "\n";
+    return result.status().code() == absl::StatusCode::kOutOfRange
+               ? kExitUsage
+               : kExitModelError;
+  }
+  if (!arguments.json.empty()) {
+    const absl::Status status = WriteText(arguments.json, ToJson(*result));
+    if (!status.ok()) {
+      std::cerr << "error: " << status.message() << "\n";
+      return kExitModelError;
+    }
+  }
+  const bool to_stdout = arguments.json == "-" ||
+                         arguments.options.output == "-" ||
+                         arguments.options.initial_state == "-";
+  if (!arguments.quiet) Print(*result, to_stdout ? std::cerr : std::cout);
+  return kExitOk;
+}
+
+}  // namespace onnx_memopt::cli
