@@ -163,10 +163,16 @@ def main():
         kept = saved_storages(model, inputs)
         addresses = {t.untyped_storage().data_ptr() for t in inputs}
         path = args.folder / f"{name}.onnx"
-        torch.onnx.export(
-            model, inputs, str(path), dynamo=False, opset_version=17,
-            training=torch.onnx.TrainingMode.TRAINING,
-            do_constant_folding=False, keep_initializers_as_inputs=False)
+        if name.startswith("hf_"):
+            # Without dropout and batch statistics both modes are one graph.
+            torch.onnx.export(model.eval(), inputs, str(path), dynamo=True,
+                              opset_version=18, external_data=False,
+                              optimize=False)
+        else:
+            torch.onnx.export(
+                model, inputs, str(path), dynamo=False, opset_version=17,
+                training=torch.onnx.TrainingMode.TRAINING,
+                do_constant_folding=False)
         strip_weights(path)
         rows[name] = {
             "saved_bytes": sum(kept.values()),

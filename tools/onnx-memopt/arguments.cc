@@ -63,7 +63,10 @@ Gates, for scripts; exit code 3 where one fails:
   --fail-on-growth         the rewritten model has a higher peak or more bytes
                            of weights
 
-Commands, each a program onnx-memopt-COMMAND with its own --help:
+Commands, each with its own --help; those not built in are programs
+onnx-memopt-COMMAND:
+  estimate MODEL           how much GPU memory training or serving takes, on
+                           which GPU it fits, what to change
   verify BEFORE AFTER      run both models in ONNX Runtime and compare outputs,
                            memory and time; needs Python and onnxruntime
 

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "onnx-memopt/arguments.h"
+#include "onnx-memopt/estimate_command.h"
 #include "onnx-memopt/extensions.h"
 #include "onnx_memopt/optimize.h"
 #include "onnx_memopt/report/gates.h"
@@ -78,6 +79,9 @@ int CheckGates(const Gates& gates, const Report& report) {
 }
 
 int Main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "estimate") {
+    return RunEstimate(argc - 1, argv + 1);
+  }
   if (const std::optional<int> code = RunExtension(argc, argv)) return *code;
   ParseResult parsed = ParseArguments(argc, argv);
   if (parsed.exit_code) return *parsed.exit_code;
