@@ -18,6 +18,13 @@ bool Crosses(const BufferFact& buffer) {
   return buffer.has_gradient && buffer.elements.per_sample > 0;
 }
 
+bool HasGradient(const ModelFacts& facts, UnitIndex u) {
+  const BufferList& writes = facts.units[u].writes;
+  return std::any_of(writes.begin(), writes.end(), [&](BufferIndex b) {
+    return Crosses(facts.buffers[b]);
+  });
+}
+
 void FindCuts(const ModelFacts& facts, ModelBlocks* blocks) {
   const auto units = static_cast<UnitIndex>(facts.units.size());
   std::vector<UnitIndex> last(facts.buffers.size(), -1);
@@ -44,18 +51,19 @@ void FindCuts(const ModelFacts& facts, ModelBlocks* blocks) {
       --crossing;
       bytes -= facts.buffers[b].Bytes(1, 4);
     }
-    if (crossing == 1) {
+    // Not twice between the same two layers, where only shapes are computed.
+    if (crossing == 1 && HasGradient(facts, u)) {
       blocks->cuts.push_back(u + 1);
       blocks->cut_bytes.push_back(bytes);
     }
   }
 }
 
-// The ops of a piece, without what depends on their number alone.
+// The ops of a piece; shape arithmetic may be written out differently in each.
 std::string Signature(const ModelFacts& facts, UnitIndex begin, UnitIndex end) {
   std::string text;
   for (UnitIndex u = begin; u < end; ++u) {
-    absl::StrAppend(&text, facts.units[u].op, ";");
+    if (HasGradient(facts, u)) absl::StrAppend(&text, facts.units[u].op, ";");
   }
   return text;
 }

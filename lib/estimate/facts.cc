@@ -51,7 +51,8 @@ void AddOnce(BufferIndex buffer, BufferList* list) {
 bool IsTorchView(const ir::Node& node) {
   return node.info->view_of == 0 || node.op_type == "Transpose" ||
          node.op_type == "Split" || node.op_type == "Slice" ||
-         node.op_type == "Expand";
+         node.op_type == "Expand" || node.op_type == "SplitToSequence" ||
+         node.op_type == "SequenceAt";
 }
 
 bool IsNorm(absl::string_view op) {
@@ -276,7 +277,7 @@ class Extractor {
       return;
     }
     if (node.op_type == "Constant" || IsBehindWeights(node)) return;
-    if (IsTorchView(node) || IsIdleDropout(node)) {
+    if (IsTorchView(node) || IsIdleDropout(node) || IsIdleCast(node)) {
       AddView(node);
       return;
     }
@@ -322,6 +323,16 @@ class Extractor {
       buffer_of_[ir::Index(result)] = buffer;
       layout_[ir::Index(result)] = LayoutAfter(node, layout);
     }
+  }
+
+  bool IsIdleCast(const ir::Node& node) const {
+    if ((node.op_type != "Cast" && node.op_type != "CastLike") ||
+        node.operands[0] == ir::kNoValue || node.results[0] == ir::kNoValue) {
+      return false;
+    }
+    const ir::Type& from = graph_.value(node.operands[0]).type;
+    const ir::Type& to = graph_.value(node.results[0]).type;
+    return from.is_tensor() && to.is_tensor() && from.element == to.element;
   }
 
   static Layout LayoutAfter(const ir::Node& node, Layout layout) {

@@ -259,6 +259,35 @@ NodeId ScoresOf(const Matcher& m, NodeId softmax, std::vector<NodeId>* between) 
   return ir::kNoNode;
 }
 
+// The fused operator takes its operand in any layout: how the exporter turned
+// the keys is part of it.
+void AddViewsBefore(const Matcher& m, ValueId* value, std::vector<NodeId>* nodes) {
+  for (;;) {
+    const NodeId view = m.producer(*value);
+    if ((m.op(view) != "Transpose" && m.op(view) != "Reshape") ||
+        m.only_user(view) == ir::kNoNode) {
+      return;
+    }
+    nodes->push_back(view);
+    *value = m.operand(view, 0);
+  }
+}
+
+// Where(IsNaN(x), 0, x): rows that are masked as a whole.
+NodeId SkipNanGuard(const Matcher& m, NodeId softmax, std::vector<NodeId>* nodes) {
+  const std::vector<NodeId>& users = m.users(m.result(softmax));
+  if (users.size() != 2) return ir::kNoNode;
+  const bool first = m.op(users[0]) == "IsNaN";
+  const NodeId test = users[first ? 0 : 1];
+  const NodeId where = users[first ? 1 : 0];
+  if (m.op(test) != "IsNaN" || m.op(where) != "Where" ||
+      m.only_user(test) != where) {
+    return ir::kNoNode;
+  }
+  nodes->push_back(test);
+  return where;
+}
+
 std::optional<Fusion> MatchAttention(const Matcher& m, NodeId softmax) {
   Fusion fusion{.kind = FusionKind::kAttention, .name = "Attention"};
   const NodeId scores = ScoresOf(m, softmax, &fusion.nodes);
@@ -278,12 +307,14 @@ std::optional<Fusion> MatchAttention(const Matcher& m, NodeId softmax) {
         m.only_user(scale) == scores && m.is_single(m.operand(scale, 1))) {
       fusion.nodes.push_back(scale);
       source = m.operand(scale, 0);
+      AddViewsBefore(m, &source, &fusion.nodes);
     }
     fusion.saved.push_back(source);
   }
   NodeId last = softmax;
   for (;;) {
-    const NodeId next = m.only_user(last);
+    NodeId next = m.only_user(last);
+    if (next == ir::kNoNode) next = SkipNanGuard(m, last, &fusion.nodes);
     if (next == ir::kNoNode) return std::nullopt;
     fusion.nodes.push_back(next);
     if (m.op(next) == "MatMul" && m.operand(next, 0) == m.result(last)) {
@@ -292,7 +323,7 @@ std::optional<Fusion> MatchAttention(const Matcher& m, NodeId softmax) {
       break;
     }
     if (m.op(next) != "Dropout" && m.op(next) != "Cast" &&
-        m.op(next) != "Reshape") {
+        m.op(next) != "Reshape" && m.op(next) != "Where") {
       return std::nullopt;
     }
     last = next;

@@ -201,7 +201,10 @@ class Builder {
 }  // namespace
 
 bool IsFloatingPoint(const ir::Value& value) {
-  const ir::ElementType element = value.type.element;
+  const ir::Type* type = &value.type;
+  // A sequence of tensors has gradients as they have.
+  while (!type->is_tensor() && type->nested) type = type->nested.get();
+  const ir::ElementType element = type->element;
   return element == ir::ElementType::kFloat ||
          element == ir::ElementType::kFloat16 ||
          element == ir::ElementType::kBfloat16 ||
