@@ -123,6 +123,16 @@ class Splitter {
       }
       return SplitByColumn(id);
     }
+    if (node.op_type == "Dropout") {
+      // Each GPU draws for its own part.
+      const ValueId operand = node.operands[0];
+      for (ValueId result : node.results) {
+        if (result == ir::kNoValue || !is_split(operand)) continue;
+        Inherit(operand, result, axis_[ir::Index(operand)],
+                free_order_[ir::Index(operand)]);
+      }
+      return true;
+    }
     if (SplitFreely(node)) return true;
     for (const ir::SplitWay& way : WaysOf(id)) {
       if (Fits(node, way)) {
