@@ -196,6 +196,10 @@ class Splitter {
     const ValueId operand = node.operands[0];
     if (!is_split(operand) || !free_order_[ir::Index(operand)]) return false;
     const int axis = axis_[ir::Index(operand)];
+    if (node.op_type == "SplitToSequence" || node.op_type == "SequenceAt") {
+      Inherit(operand, node.results[0], axis, true);
+      return true;
+    }
     if (node.op_type == "Split" || node.op_type == "Slice") {
       const ir::Type& from = graph_.value(operand).type;
       for (ValueId result : node.results) {
