@@ -60,7 +60,9 @@ absl::Status SetNames(const EstimateOptions& options, Configuration* c) {
   struct Named {
     absl::string_view name;
   };
-  if (options.loss == "cross-entropy") {
+  if (options.loss == "auto") {
+    c->loss = LossKind::kAuto;
+  } else if (options.loss == "cross-entropy") {
     c->loss = LossKind::kCrossEntropy;
   } else if (options.loss == "mse") {
     c->loss = LossKind::kMeanSquaredError;
@@ -69,7 +71,8 @@ absl::Status SetNames(const EstimateOptions& options, Configuration* c) {
   } else {
     return UnknownName(
         "--loss", options.loss,
-        std::array<Named, 3>{{{"cross-entropy"}, {"mse"}, {"none"}}});
+        std::array<Named, 4>{
+            {{"auto"}, {"cross-entropy"}, {"mse"}, {"none"}}});
   }
   c->fused_attention = options.attention == "fused";
   if (!c->fused_attention && options.attention != "graph") {

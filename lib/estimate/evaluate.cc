@@ -224,21 +224,25 @@ class Evaluator {
     return bytes;
   }
 
-  int64_t OptimizerTemporary(const std::vector<ParameterIndex>& parameters) const {
-    if (!c_.training || c_.offload_optimizer) return 0;
+  // A block for each tensor that is updated, or one where ZeRO has them flat.
+  std::vector<int64_t> OptimizerTemporaries(
+      const std::vector<ParameterIndex>& parameters) const {
+    if (!c_.training || c_.offload_optimizer) return {};
     const PrecisionRow& row = *c_.precision;
     const int64_t each =
         c_.optimizer->temporaries * row.state_bytes +
         // The update reads gradients in the master weights' precision.
         row.master_bytes;
-    int64_t bytes = 0;
+    std::vector<int64_t> blocks;
+    int64_t sum = 0;
     for (ParameterIndex p : parameters) {
-      if (is_frozen(p)) continue;
-      bytes = SaturatingAdd(
-          bytes, Share(facts_.parameters[p],
-                       Times(facts_.parameters[p].elements, each)));
+      if (is_frozen(p) || facts_.parameters[p].elements == 0) continue;
+      blocks.push_back(Share(facts_.parameters[p],
+                             Times(facts_.parameters[p].elements, each)));
+      sum = SaturatingAdd(sum, blocks.back());
     }
-    return c_.zero >= 1 ? CeilDiv(bytes, c_.data_parallel) : bytes;
+    if (c_.zero >= 1) return {CeilDiv(sum, c_.data_parallel)};
+    return blocks;
   }
 
   StageEstimate EvaluateStage(int64_t stage, UnitIndex begin, UnitIndex end) const {
@@ -257,7 +261,7 @@ class Evaluator {
     result.host_bytes = OffloadedBytes(whole, Zero(c_));
     TraceOptions options = Trace(begin, end);
     options.waiting_batches = result.in_flight - 1;
-    options.optimizer_temporary_bytes = OptimizerTemporary(parameters);
+    options.optimizer_temporary_bytes = OptimizerTemporaries(parameters);
     AddPersistent(result.states, whole, parameters, &options);
     options.persistent.push_back(
         {.category = Category::kCommunication,

@@ -109,6 +109,11 @@ class Extractor {
       const BufferIndex buffer = buffer_of_[ir::Index(result)];
       if (buffer == kNoBuffer) continue;
       facts_.buffers[buffer].is_output = true;
+      const ir::Type& type = graph_.value(result).type;
+      if (facts_.output_rank == 0 && facts_.buffers[buffer].has_gradient &&
+          type.shape) {
+        facts_.output_rank = type.shape->size();
+      }
       facts_.outputs.push_back(buffer);
     }
     return std::move(facts_);

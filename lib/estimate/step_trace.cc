@@ -15,6 +15,12 @@ namespace {
 
 constexpr int32_t kNone = -1;
 
+LossKind LossOfModel(const ModelFacts& facts, LossKind asked) {
+  if (asked != LossKind::kAuto) return asked;
+  return facts.output_rank > 3 ? LossKind::kMeanSquaredError
+                               : LossKind::kCrossEntropy;
+}
+
 class Tracer {
  public:
   Tracer(const ModelFacts& facts, const TraceOptions& options)
@@ -24,6 +30,7 @@ class Tracer {
         end_(options.end < 0 ? static_cast<UnitIndex>(facts.units.size())
                              : options.end),
         is_last_(end_ == static_cast<UnitIndex>(facts.units.size())),
+        loss_(LossOfModel(facts, options.loss)),
         segment_of_(facts.units.size(), kNone),
         last_use_(facts.buffers.size(), kNone),
         release_(facts.buffers.size(), kNone),
@@ -61,11 +68,13 @@ class Tracer {
       for (UnitIndex u = end_ - 1; u >= begin_; --u) Backward(u);
       FreeAll(&gradient_of_);
       FreeAll(&block_of_);
-      const int32_t temporary =
-          Allocate({.bytes = options_.optimizer_temporary_bytes,
-                    .name = "the optimizer's temporaries"});
+      std::vector<int32_t> temporaries;
+      for (const int64_t bytes : options_.optimizer_temporary_bytes) {
+        temporaries.push_back(Allocate(
+            {.bytes = bytes, .name = "a temporary of the optimizer"}));
+      }
       Mark(Phase::kOptimizer, kNone);
-      Free(temporary);
+      for (int32_t block : temporaries) Free(block);
     }
     return std::move(trace_);
   }
@@ -205,12 +214,12 @@ class Tracer {
       }
       const bool scored = loss_done_;
       loss_done_ = true;
-      if (!scored && options_.loss != LossKind::kNone) {
+      if (!scored && loss_ != LossKind::kNone) {
         LossOf(output);
         continue;
       }
       // Other outputs have no part in the loss.
-      if (options_.loss == LossKind::kNone) {
+      if (loss_ == LossKind::kNone) {
         gradient_of_[output] = Gradient(output);
       }
     }
@@ -257,7 +266,7 @@ class Tracer {
     };
     const int32_t copy =
         narrow ? allocate(wide, "outputs in float32") : kNone;
-    const bool cross = options_.loss == LossKind::kCrossEntropy;
+    const bool cross = loss_ == LossKind::kCrossEntropy;
     const int32_t kept =
         allocate(wide, cross ? "log-probabilities" : "targets");
     Mark(Phase::kLoss, kNone);
@@ -417,6 +426,7 @@ class Tracer {
   UnitIndex begin_;
   UnitIndex end_;
   bool is_last_;
+  LossKind loss_;
   bool loss_done_ = false;
   StepTrace trace_;
   std::vector<int32_t> references_;    // by block

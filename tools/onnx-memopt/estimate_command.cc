@@ -41,7 +41,8 @@ Training:
                            adam8bit, lion
   --precision NAME         fp32 (the default), fp16 or bf16 with float32 master
                            weights, bf16-pure, fp8
-  --loss NAME              cross-entropy (the default), mse, none
+  --loss NAME              cross-entropy, mse, none; if not given, mse for
+                           outputs of four dimensions, else cross-entropy
   --checkpoint WHAT        none (the default)
                            selective  compute attention scores again
                            full       keep the input of each block alone

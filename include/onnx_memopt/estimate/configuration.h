@@ -55,7 +55,7 @@ struct Configuration {
   int64_t accumulate = 1;
   const OptimizerRow* optimizer = FindOptimizer("adam");
   const PrecisionRow* precision = FindPrecision("fp32");
-  LossKind loss = LossKind::kCrossEntropy;
+  LossKind loss = LossKind::kAuto;
   CheckpointKind checkpoint = CheckpointKind::kNone;
   int64_t checkpoint_every = 1;
   bool fused_attention = false;

@@ -88,14 +88,19 @@ struct PersistentBlock {
   std::string name;
 };
 
-enum class LossKind : uint8_t { kCrossEntropy, kMeanSquaredError, kNone };
+enum class LossKind : uint8_t {
+  kAuto,  // of images the squared error, else cross-entropy
+  kCrossEntropy,
+  kMeanSquaredError,
+  kNone,
+};
 
 struct TraceOptions {
   int64_t batch = 1;
   int64_t activation_bytes = 4;  // of a floating-point number
   int64_t gradient_bytes = 4;    // of a parameter's gradient
   bool training = true;
-  LossKind loss = LossKind::kCrossEntropy;
+  LossKind loss = LossKind::kAuto;
   // The part of the model that this GPU runs; end -1: to the last unit.
   UnitIndex begin = 0;
   UnitIndex end = -1;
@@ -110,7 +115,7 @@ struct TraceOptions {
   // By ParameterIndex; empty: all are trained.
   std::vector<bool> frozen;
   std::vector<PersistentBlock> persistent;
-  int64_t optimizer_temporary_bytes = 0;
+  std::vector<int64_t> optimizer_temporary_bytes;  // of each block
 };
 
 StepTrace TraceStep(const ModelFacts& facts, const TraceOptions& options);
