@@ -33,7 +33,7 @@ struct EstimateOptions {
   bool training = true;  // else serving: forward alone
   std::string optimizer = "adam";
   std::string precision = "fp32";
-  std::string loss = "auto";  // "cross-entropy", "mse", "none"
+  std::string loss = "auto";        // "cross-entropy", "mse", "none"
   std::string checkpoint = "none";  // "selective", "full", "sqrt", a number
   std::string attention = "graph";  // as the graph has it; "fused"
   int64_t accumulate = 1;

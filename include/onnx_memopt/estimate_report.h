@@ -23,9 +23,9 @@ struct EstimateTerm {
 
 // Of one stage of the pipeline; all its GPUs have the same.
 struct EstimateGpuRow {
-  std::string gpus;  // "0", "0-3"
-  std::string units;  // the part of the model
-  int64_t parameters = 0;  // numbers, before ZeRO
+  std::string gpus;          // "0", "0-3"
+  std::string units;         // the part of the model
+  int64_t parameters = 0;    // numbers, before ZeRO
   int64_t states_bytes = 0;  // weights, gradients, optimizer, on the GPU
   int64_t saved_bytes = 0;   // of all micro-batches in flight
   int64_t in_flight = 1;

@@ -42,8 +42,8 @@ absl::Status UnknownName(absl::string_view option, absl::string_view name,
 
 absl::Status CheckRange(absl::string_view option, int64_t value, int64_t most) {
   if (value >= 1 && value <= most) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat(
-      option, ": ", value, " is not a number from 1 to ", most));
+  return absl::OutOfRangeError(
+      absl::StrCat(option, ": ", value, " is not a number from 1 to ", most));
 }
 
 absl::Status SetNames(const EstimateOptions& options, Configuration* c) {
@@ -71,8 +71,7 @@ absl::Status SetNames(const EstimateOptions& options, Configuration* c) {
   } else {
     return UnknownName(
         "--loss", options.loss,
-        std::array<Named, 4>{
-            {{"auto"}, {"cross-entropy"}, {"mse"}, {"none"}}});
+        std::array<Named, 4>{{{"auto"}, {"cross-entropy"}, {"mse"}, {"none"}}});
   }
   c->fused_attention = options.attention == "fused";
   if (!c->fused_attention && options.attention != "graph") {
@@ -100,10 +99,11 @@ absl::Status SetCheckpoint(const std::string& text, Configuration* c) {
              c->checkpoint_every >= 1) {
     c->checkpoint = CheckpointKind::kEvery;
   } else {
-    return absl::OutOfRangeError(absl::StrCat(
-        "--checkpoint: expected none, selective, full, sqrt, or how many blocks "
-        "go together, not \"",
-        Printable(Ellipsize(text, 40)), "\""));
+    return absl::OutOfRangeError(
+        absl::StrCat("--checkpoint: expected none, selective, full, sqrt, or "
+                     "how many blocks "
+                     "go together, not \"",
+                     Printable(Ellipsize(text, 40)), "\""));
   }
   return absl::OkStatus();
 }
@@ -231,11 +231,11 @@ class EstimateRun {
       }
     }
     if (unbound.empty()) return absl::OkStatus();
-    return absl::OutOfRangeError(absl::StrCat(
-        "the size of ", absl::StrJoin(unbound, ", "),
-        unbound.size() == 1 ? " is" : " are", " not known: give ",
-        unbound.size() == 1 ? "it" : "them", " with --dim ", unbound[0],
-        "=SIZE"));
+    return absl::OutOfRangeError(
+        absl::StrCat("the size of ", absl::StrJoin(unbound, ", "),
+                     unbound.size() == 1 ? " is" : " are", " not known: give ",
+                     unbound.size() == 1 ? "it" : "them", " with --dim ",
+                     unbound[0], "=SIZE"));
   }
 
   const std::string& path_;

@@ -72,11 +72,10 @@ class Adviser {
     TryParallel();
     TryModels();
     RETURN_IF_ERROR(failure_);
-    std::stable_sort(
-        advised_.rows.begin(), advised_.rows.end(),
-        [](const EstimateAdvice& a, const EstimateAdvice& b) {
-          return a.saved_bytes > b.saved_bytes;
-        });
+    std::stable_sort(advised_.rows.begin(), advised_.rows.end(),
+                     [](const EstimateAdvice& a, const EstimateAdvice& b) {
+                       return a.saved_bytes > b.saved_bytes;
+                     });
     Combine();
     RETURN_IF_ERROR(failure_);
     return std::move(advised_);
@@ -186,9 +185,9 @@ class Adviser {
 
   void TryParallel() {
     const int64_t gpus = c_.data_parallel > 1 ? c_.data_parallel : 8;
-    const std::string needs =
-        c_.data_parallel > 1 ? "more communication"
-                             : absl::StrCat("needs ", gpus, " GPUs");
+    const std::string needs = c_.data_parallel > 1
+                                  ? "more communication"
+                                  : absl::StrCat("needs ", gpus, " GPUs");
     if (c_.training) {
       for (int level = c_.zero + 1; level <= 3; ++level) {
         Configuration c = c_;
@@ -290,8 +289,8 @@ struct Candidate {
 std::vector<Candidate> Candidates(const Model::View& view,
                                   const Configuration& base) {
   std::vector<Candidate> list = {{.configuration = base}};
-  const auto extend = [&](const std::function<void(const Candidate&,
-                                                   std::vector<Candidate>*)>& f) {
+  const auto extend = [&](const std::function<void(
+                              const Candidate&, std::vector<Candidate>*)>& f) {
     std::vector<Candidate> longer = list;
     for (const Candidate& candidate : list) f(candidate, &longer);
     list = std::move(longer);
@@ -406,10 +405,9 @@ absl::StatusOr<std::vector<EstimateFit>> FitGpus(
     const std::vector<std::string>& names) {
   ASSIGN_OR_RETURN(const Model::View* view, model->Get(configuration));
   std::vector<Candidate> candidates = Candidates(*view, configuration);
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) {
-                     return a.price < b.price;
-                   });
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.price < b.price; });
   const EvaluateOptions options{.allocators = false,
                                 .fragmentation = Fragmentation(base)};
   std::vector<EstimateFit> fits;

@@ -20,9 +20,8 @@ bool Crosses(const BufferFact& buffer) {
 
 bool HasGradient(const ModelFacts& facts, UnitIndex u) {
   const BufferList& writes = facts.units[u].writes;
-  return std::any_of(writes.begin(), writes.end(), [&](BufferIndex b) {
-    return Crosses(facts.buffers[b]);
-  });
+  return std::any_of(writes.begin(), writes.end(),
+                     [&](BufferIndex b) { return Crosses(facts.buffers[b]); });
 }
 
 void FindCuts(const ModelFacts& facts, ModelBlocks* blocks) {
@@ -126,7 +125,8 @@ std::vector<Checkpoint> AttentionCores(const ModelFacts& facts) {
   std::vector<Checkpoint> cores;
   const auto units = static_cast<UnitIndex>(facts.units.size());
   for (UnitIndex u = 0; u < units; ++u) {
-    if (!facts.units[u].in_attention || facts.units[u].op == "Attention") continue;
+    if (!facts.units[u].in_attention || facts.units[u].op == "Attention")
+      continue;
     // The core ends with the product after the Softmax. Copies of views may lie
     // between its units.
     bool softmax = false;
@@ -152,8 +152,8 @@ std::vector<Checkpoint> GroupBlocks(const std::vector<Checkpoint>& blocks,
   std::vector<Checkpoint> groups;
   int64_t in_group = 0;
   for (const Checkpoint& block : blocks) {
-    const bool joins = !groups.empty() && in_group < size &&
-                       groups.back().end == block.begin;
+    const bool joins =
+        !groups.empty() && in_group < size && groups.back().end == block.begin;
     if (joins) {
       groups.back().end = block.end;
       ++in_group;

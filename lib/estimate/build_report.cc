@@ -61,8 +61,8 @@ class Builder {
     AddAllocatorAdvice();
     RETURN_IF_ERROR(AddFits());
     RETURN_IF_ERROR(AddBatches());
-    ASSIGN_OR_RETURN(Advised advised, Advise(&model_, c_, estimate_,
-                                             report_.budget_bytes));
+    ASSIGN_OR_RETURN(Advised advised,
+                     Advise(&model_, c_, estimate_, report_.budget_bytes));
     report_.advice = std::move(advised.rows);
     report_.combination = std::move(advised.combination);
     report_.deepspeed_json = DeepSpeedConfig(c_);
@@ -75,11 +75,11 @@ class Builder {
     if (!request_.gpu.empty() && request_.gpu != "all") {
       const Gpu* gpu = FindGpu(request_.gpu);
       if (gpu == nullptr) {
-        return absl::OutOfRangeError(absl::StrCat(
-            "--gpu: \"", Printable(Ellipsize(request_.gpu, 40)),
-            "\" is not in the table; near names: ",
-            absl::StrJoin(NearGpuNames(request_.gpu, 4), ", "),
-            "; \"all\" lists every one"));
+        return absl::OutOfRangeError(
+            absl::StrCat("--gpu: \"", Printable(Ellipsize(request_.gpu, 40)),
+                         "\" is not in the table; near names: ",
+                         absl::StrJoin(NearGpuNames(request_.gpu, 4), ", "),
+                         "; \"all\" lists every one"));
       }
       report_.budget_bytes = gpu->memory_bytes;
       report_.budget_name = gpu->name;
@@ -103,7 +103,8 @@ class Builder {
                absl::StrCat("batch ", c_.batch)};
     } else {
       parts = {"training", std::string(c_.optimizer->name),
-               std::string(c_.precision->name), absl::StrCat("batch ", c_.batch)};
+               std::string(c_.precision->name),
+               absl::StrCat("batch ", c_.batch)};
     }
     if (c_.accumulate > 1) {
       parts.push_back(absl::StrCat("accumulated ", c_.accumulate, " times"));
@@ -115,9 +116,9 @@ class Builder {
     if (c_.offload_optimizer) parts.emplace_back("optimizer offloaded");
     if (c_.offload_parameters) parts.emplace_back("parameters offloaded");
     if (c_.tensor_parallel > 1) {
-      parts.push_back(absl::StrCat("tensor parallel ", c_.tensor_parallel,
-                                   c_.sequence_parallel ? " with sequences"
-                                                        : ""));
+      parts.push_back(
+          absl::StrCat("tensor parallel ", c_.tensor_parallel,
+                       c_.sequence_parallel ? " with sequences" : ""));
     }
     if (c_.pipeline_parallel > 1) {
       parts.push_back(absl::StrCat("pipeline ", c_.pipeline_parallel, " (",
@@ -133,10 +134,9 @@ class Builder {
 
   std::string FormulaOf(Category category) const {
     const PrecisionRow& p = *c_.precision;
-    const std::string shard =
-        c_.tensor_parallel > 1 || c_.pipeline_parallel > 1
-            ? "of this GPU's part"
-            : "";
+    const std::string shard = c_.tensor_parallel > 1 || c_.pipeline_parallel > 1
+                                  ? "of this GPU's part"
+                                  : "";
     const auto per = [&](int64_t bytes, int level) {
       return absl::StrCat("N * ", bytes, " B",
                           c_.zero >= level && c_.data_parallel > 1
@@ -152,22 +152,22 @@ class Builder {
       case Category::kMaster:
         return per(p.master_bytes, 1);
       case Category::kOptimizerState:
-        return absl::StrCat(
-            c_.optimizer->formula, ", state ", p.state_bytes, " B",
-            c_.zero >= 1 && c_.data_parallel > 1
-                ? absl::StrCat(" / ", c_.data_parallel)
-                : "");
+        return absl::StrCat(c_.optimizer->formula, ", state ", p.state_bytes,
+                            " B",
+                            c_.zero >= 1 && c_.data_parallel > 1
+                                ? absl::StrCat(" / ", c_.data_parallel)
+                                : "");
       case Category::kGradients:
         return absl::StrCat(per(p.gradient_bytes, 2), " at most");
       case Category::kInputs:
         return "the inputs' sizes * batch";
       case Category::kSaved:
-        return absl::StrCat("what backward needs, ", p.activation_bytes,
-                            " B a number",
-                            estimate_.worst().in_flight > 1
-                                ? absl::StrCat(" * ", estimate_.worst().in_flight,
-                                               " micro-batches")
-                                : "");
+        return absl::StrCat(
+            "what backward needs, ", p.activation_bytes, " B a number",
+            estimate_.worst().in_flight > 1
+                ? absl::StrCat(" * ", estimate_.worst().in_flight,
+                               " micro-batches")
+                : "");
       case Category::kTemporary:
         return "in use at that moment only";
       case Category::kLoss:
@@ -227,11 +227,10 @@ class Builder {
   void AddTimeline(const StageEstimate& worst) {
     for (size_t i = 0; i < worst.trace.points.size(); ++i) {
       const TracePoint& point = worst.trace.points[i];
-      report_.timeline.push_back(
-          {.phase = std::string(Name(point.phase)),
-           .unit = UnitName(point.unit),
-           .recompute = point.recompute,
-           .live_bytes = worst.profile.live_bytes[i]});
+      report_.timeline.push_back({.phase = std::string(Name(point.phase)),
+                                  .unit = UnitName(point.unit),
+                                  .recompute = point.recompute,
+                                  .live_bytes = worst.profile.live_bytes[i]});
     }
     if (worst.trace.points.empty()) return;
     const TracePoint& peak = worst.trace.points[worst.profile.peak_point];
@@ -285,7 +284,8 @@ class Builder {
     if (c_.training && facts.convolutions >= 8 &&
         facts.convolutions_with_norm == 0) {
       report_.notes.emplace_back(
-          "the convolutions have no normalisation: it was folded into them when "
+          "the convolutions have no normalisation: it was folded into them "
+          "when "
           "the model was exported for inference. Trained with batch "
           "normalisation, activations take about twice as much; export the "
           "model in training mode to see");
@@ -301,8 +301,8 @@ class Builder {
           " counted as the graph has it, scores and all; --attention fused is "
           "what scaled_dot_product_attention takes on a GPU"));
     }
-    const bool unfused_zero = c_.zero > 0 && c_.data_parallel == 1 &&
-                              !c_.offload_optimizer;
+    const bool unfused_zero =
+        c_.zero > 0 && c_.data_parallel == 1 && !c_.offload_optimizer;
     if (unfused_zero) {
       report_.notes.emplace_back(
           "ZeRO divides among the data-parallel GPUs: with --dp 1 it saves "
@@ -327,7 +327,8 @@ class Builder {
     for (const ParameterFact& p : facts.parameters) {
       if (p.elements == 0) continue;
       state = SaturatingAdd(
-          state, OptimizerStateBytes(*c_.optimizer, *FindPrecision("fp32"), p.dims));
+          state,
+          OptimizerStateBytes(*c_.optimizer, *FindPrecision("fp32"), p.dims));
     }
     const int64_t n = facts.num_parameters();
     report_.rule_of_thumb = {
@@ -336,8 +337,7 @@ class Builder {
          .bytes = CheckedMul(a, c_.batch).value_or(INT64_MAX),
          .formula = absl::StrCat("A * B, A = ", FormatBytes(a), " a sample")},
         {.name = "optimizer state", .bytes = state, .formula = "S"}};
-    report_.rule_of_thumb_bytes =
-        RuleOfThumbBytes(n, a, c_.batch, state);
+    report_.rule_of_thumb_bytes = RuleOfThumbBytes(n, a, c_.batch, state);
     ExplainRule(n, state);
   }
 
@@ -349,8 +349,8 @@ class Builder {
     auto& notes = report_.rule_of_thumb_notes;
     const int64_t gradients = bytes(Category::kGradients);
     if (gradients > 0) {
-      notes.push_back(absl::StrCat("it has no gradients: ",
-                                   FormatBytes(gradients), " at the peak"));
+      notes.push_back(absl::StrCat(
+          "it has no gradients: ", FormatBytes(gradients), " at the peak"));
     }
     const int64_t weights =
         bytes(Category::kParameters) + bytes(Category::kMaster);
@@ -359,22 +359,24 @@ class Builder {
                                    FormatBytes(weights), ", not 4 N"));
     }
     if (bytes(Category::kOptimizerState) != state) {
-      notes.push_back(absl::StrCat("optimizer state on this GPU is ",
-                                   FormatBytes(bytes(Category::kOptimizerState))));
+      notes.push_back(
+          absl::StrCat("optimizer state on this GPU is ",
+                       FormatBytes(bytes(Category::kOptimizerState))));
     }
     const int64_t full = report_.rule_of_thumb[1].bytes;
     if (bytes(Category::kSaved) < full * 9 / 10) {
-      notes.push_back(absl::StrCat(
-          "at the peak (", report_.peak_phase, ") only ",
-          FormatBytes(bytes(Category::kSaved)), " of the activations are there"));
+      notes.push_back(absl::StrCat("at the peak (", report_.peak_phase,
+                                   ") only ",
+                                   FormatBytes(bytes(Category::kSaved)),
+                                   " of the activations are there"));
     }
     notes.push_back(absl::StrCat(
         "outputs, loss, inputs and temporaries add ",
         FormatBytes(bytes(Category::kLoss) + bytes(Category::kInputs) +
                     bytes(Category::kTemporary))));
-    notes.push_back(absl::StrCat(
-        "the allocator and CUDA add ",
-        FormatBytes(worst.total_bytes - worst.live_peak_bytes)));
+    notes.push_back(
+        absl::StrCat("the allocator and CUDA add ",
+                     FormatBytes(worst.total_bytes - worst.live_peak_bytes)));
   }
 
   void AddPublished() {
@@ -416,10 +418,12 @@ class Builder {
         "PyTorch: %s reserved for %s in use (%.0f%% more).%s",
         FormatBytes(report_.caching_reserved_bytes),
         FormatBytes(report_.live_peak_bytes), share,
-        share > 5 ? " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lowers it."
-                  : ""));
+        share > 5
+            ? " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lowers it."
+            : ""));
     advice.emplace_back(
-        "torch.cuda.empty_cache() gives back whole free segments only: it helps "
+        "torch.cuda.empty_cache() gives back whole free segments only: it "
+        "helps "
         "another process, or once after a change of batch size, not within a "
         "step.");
     advice.push_back(absl::StrCat(
@@ -427,7 +431,8 @@ class Builder {
         " with memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true); without it the "
         "whole GPU is taken."));
     advice.emplace_back(
-        "ONNX Runtime: arena_extend_strategy kSameAsRequested takes no more than "
+        "ONNX Runtime: arena_extend_strategy kSameAsRequested takes no more "
+        "than "
         "is asked for; gpu_mem_limit bounds it.");
   }
 

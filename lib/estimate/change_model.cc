@@ -20,7 +20,8 @@ void ShareBlocks(Model::View* view) {
   for (size_t i = 1; i < view->blocks.blocks.size(); ++i) {
     const Checkpoint& block = view->blocks.blocks[i];
     for (ParameterFact& parameter : facts.parameters) {
-      if (parameter.first_use < block.begin || parameter.first_use >= block.end) {
+      if (parameter.first_use < block.begin ||
+          parameter.first_use >= block.end) {
         continue;
       }
       parameter.elements = 0;
@@ -117,7 +118,8 @@ void HalveBlocks(Model::View* view) {
   for (size_t u = 0; u < facts.units.size(); ++u) {
     if (removed[u]) continue;
     for (ParameterIndex p : facts.units[u].parameters) {
-      if (!used[p]) facts.parameters[p].first_use = static_cast<UnitIndex>(kept.size());
+      if (!used[p])
+        facts.parameters[p].first_use = static_cast<UnitIndex>(kept.size());
       used[p] = true;
     }
     kept.push_back(std::move(facts.units[u]));

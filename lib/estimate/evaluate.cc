@@ -45,8 +45,8 @@ class Evaluator {
   absl::StatusOr<Estimate> Run() {
     estimate_.checkpointed_blocks = 0;
     MakeCheckpoints();
-    std::vector<UnitIndex> begins = {0,
-                                     static_cast<UnitIndex>(facts_.units.size())};
+    std::vector<UnitIndex> begins = {
+        0, static_cast<UnitIndex>(facts_.units.size())};
     if (c_.pipeline_parallel > 1) {
       ASSIGN_OR_RETURN(begins, Stages());
     }
@@ -75,9 +75,9 @@ class Evaluator {
         break;
       case CheckpointKind::kSqrt: {
         const auto count = static_cast<double>(blocks_.blocks.size());
-        checkpoints_ = GroupBlocks(
-            blocks_.blocks,
-            std::max<int64_t>(1, std::llround(std::sqrt(count))));
+        checkpoints_ =
+            GroupBlocks(blocks_.blocks,
+                        std::max<int64_t>(1, std::llround(std::sqrt(count))));
         break;
       }
       case CheckpointKind::kEvery:
@@ -135,7 +135,8 @@ class Evaluator {
     if (!c_.training || is_frozen(p)) return bytes;
     bytes.gradients =
         Share(parameter, Times(parameter.elements, row.gradient_bytes));
-    bytes.master = Share(parameter, Times(parameter.elements, row.master_bytes));
+    bytes.master =
+        Share(parameter, Times(parameter.elements, row.master_bytes));
     bytes.optimizer = Share(
         parameter, OptimizerStateBytes(*c_.optimizer, row, parameter.dims));
     return bytes;
@@ -149,7 +150,8 @@ class Evaluator {
   }
 
   // Every parameter that a unit of the stage uses, however many stages do.
-  std::vector<ParameterIndex> ParametersOf(UnitIndex begin, UnitIndex end) const {
+  std::vector<ParameterIndex> ParametersOf(UnitIndex begin,
+                                           UnitIndex end) const {
     std::vector<bool> used(facts_.parameters.size());
     for (UnitIndex u = begin; u < end; ++u) {
       for (ParameterIndex p : facts_.units[u].parameters) used[p] = true;
@@ -165,8 +167,7 @@ class Evaluator {
 
   absl::StatusOr<std::vector<UnitIndex>> Stages() const {
     const auto units = static_cast<UnitIndex>(facts_.units.size());
-    const std::vector<int64_t> saved =
-        SavedByUnit(facts_, Trace(0, units));
+    const std::vector<int64_t> saved = SavedByUnit(facts_, Trace(0, units));
     std::vector<int64_t> saved_before(units + 1);
     std::vector<int64_t> states_before(units + 1);
     std::vector<int64_t> states(units);
@@ -175,8 +176,8 @@ class Evaluator {
       if (use < 0) continue;
       const StateBytes bytes =
           Partition(StatesOf(static_cast<ParameterIndex>(p)), Zero(c_));
-      states[use] += bytes.parameters + bytes.gradients + bytes.master +
-                     bytes.optimizer;
+      states[use] +=
+          bytes.parameters + bytes.gradients + bytes.master + bytes.optimizer;
     }
     for (UnitIndex u = 0; u < units; ++u) {
       saved_before[u + 1] = SaturatingAdd(saved_before[u], saved[u]);
@@ -203,9 +204,8 @@ class Evaluator {
     int64_t elements = 0;
     for (ParameterIndex p : parameters) {
       if (is_frozen(p)) continue;
-      elements =
-          SaturatingAdd(elements, Share(facts_.parameters[p],
-                                        facts_.parameters[p].elements));
+      elements = SaturatingAdd(
+          elements, Share(facts_.parameters[p], facts_.parameters[p].elements));
     }
     int64_t bytes = Times(std::min(elements, kBucketElements),
                           c_.precision->gradient_bytes);
@@ -245,7 +245,8 @@ class Evaluator {
     return blocks;
   }
 
-  StageEstimate EvaluateStage(int64_t stage, UnitIndex begin, UnitIndex end) const {
+  StageEstimate EvaluateStage(int64_t stage, UnitIndex begin,
+                              UnitIndex end) const {
     StageEstimate result{.begin = begin, .end = end};
     result.gpus = c_.data_parallel * c_.tensor_parallel;
     result.in_flight = c_.training ? InFlight(stage) : 1;
@@ -265,7 +266,8 @@ class Evaluator {
     AddPersistent(result.states, whole, parameters, &options);
     options.persistent.push_back(
         {.category = Category::kCommunication,
-         .bytes = c_.training ? Communication(whole, parameters, begin, end) : 0,
+         .bytes =
+             c_.training ? Communication(whole, parameters, begin, end) : 0,
          .name = "communication buffers"});
     options.persistent.push_back({.category = Category::kConstants,
                                   .bytes = ConstantsOf(begin, end),
@@ -279,14 +281,12 @@ class Evaluator {
       result.caching = SimulateCaching(result.trace, /*steps=*/2);
       result.reserved_bytes = result.caching.peak_reserved_bytes;
     } else {
-      result.reserved_bytes =
-          static_cast<int64_t>(std::min(
-              static_cast<double>(result.live_peak_bytes) *
-                  options_.fragmentation,
-              9e18));
+      result.reserved_bytes = static_cast<int64_t>(std::min(
+          static_cast<double>(result.live_peak_bytes) * options_.fragmentation,
+          9e18));
     }
-    result.total_bytes = SaturatingAdd(result.reserved_bytes,
-                                       kContextBytes + kWorkspaceBytes);
+    result.total_bytes =
+        SaturatingAdd(result.reserved_bytes, kContextBytes + kWorkspaceBytes);
     return result;
   }
 
@@ -294,7 +294,8 @@ class Evaluator {
     int64_t bytes = 0;
     for (const ConstantFact& constant : facts_.constants) {
       const UnitIndex use = std::max(constant.first_use, 0);
-      if (use >= begin && use < end) bytes = SaturatingAdd(bytes, constant.bytes);
+      if (use >= begin && use < end)
+        bytes = SaturatingAdd(bytes, constant.bytes);
     }
     return bytes;
   }
@@ -349,17 +350,19 @@ class Evaluator {
 
 }  // namespace
 
-absl::StatusOr<const Model::View*> Model::Get(const Configuration& configuration) {
-  auto& view = views_[{{configuration.fused_attention,
-                        configuration.tensor_parallel},
-                       configuration.change}];
+absl::StatusOr<const Model::View*> Model::Get(
+    const Configuration& configuration) {
+  auto& view =
+      views_[{{configuration.fused_attention, configuration.tensor_parallel},
+              configuration.change}];
   if (view) return view.get();
   auto made = std::make_unique<View>();
   ASSIGN_OR_RETURN(
       made->facts,
-      ExtractFacts(*graph_, {.fused_attention = configuration.fused_attention,
-                             .batch_symbol = batch_symbol_,
-                             .tensor_parallel = configuration.tensor_parallel}));
+      ExtractFacts(*graph_,
+                   {.fused_attention = configuration.fused_attention,
+                    .batch_symbol = batch_symbol_,
+                    .tensor_parallel = configuration.tensor_parallel}));
   made->blocks = FindBlocks(made->facts);
   ChangeModel(configuration.change, made.get());
   view = std::move(made);

@@ -70,7 +70,8 @@ class Extractor {
     ASSIGN_OR_RETURN(const analysis::Timeline* timeline,
                      analyses.Get<analysis::Timeline>());
     steps_ = timeline->steps(ir::kMainBlock);
-    fusions_ = FindFusions(graph_, steps_, {.attention = options_.fused_attention});
+    fusions_ =
+        FindFusions(graph_, steps_, {.attention = options_.fused_attention});
     fusion_of_.assign(graph_.num_nodes(), -1);
     std::vector<bool> ignored(graph_.num_values());
     for (size_t i = 0; i < fusions_.size(); ++i) {
@@ -86,14 +87,14 @@ class Extractor {
     }
     flow_ = FindGradientFlow(graph_, steps_, ignored);
     if (options_.tensor_parallel > 1) {
-      ASSIGN_OR_RETURN(const TensorSplit split,
-                       SplitTensors(graph_, steps_, flow_,
-                                    options_.tensor_parallel));
+      ASSIGN_OR_RETURN(
+          const TensorSplit split,
+          SplitTensors(graph_, steps_, flow_, options_.tensor_parallel));
       split_ = split.split;
-      facts_.notes.push_back(absl::StrCat(
-          "tensor parallel: ", split.column_products, " products by column, ",
-          split.row_products, " by row, ", split.whole_products,
-          " whole on every GPU"));
+      facts_.notes.push_back(
+          absl::StrCat("tensor parallel: ", split.column_products,
+                       " products by column, ", split.row_products, " by row, ",
+                       split.whole_products, " whole on every GPU"));
     } else {
       split_.assign(graph_.num_values(), false);
     }
@@ -220,13 +221,12 @@ class Extractor {
                       .tensor_split = split_[ir::Index(value)]});
   }
 
-  BufferIndex InternalBuffer(ValueId of, absl::string_view what, Amount elements,
-                             int64_t bits) {
-    return AddBuffer(
-        {.name = absl::StrCat(what, " of ", graph_.value(of).name),
-         .elements = elements,
-         .bits = bits,
-         .tensor_split = split_[ir::Index(of)]});
+  BufferIndex InternalBuffer(ValueId of, absl::string_view what,
+                             Amount elements, int64_t bits) {
+    return AddBuffer({.name = absl::StrCat(what, " of ", graph_.value(of).name),
+                      .elements = elements,
+                      .bits = bits,
+                      .tensor_split = split_[ir::Index(of)]});
   }
 
   void AddInputs() {
@@ -241,8 +241,7 @@ class Extractor {
     parameter_of_.assign(graph_.num_values(), -1);
     constant_of_.assign(graph_.num_values(), -1);
     for (size_t i = 0; i < graph_.num_values(); ++i) {
-      const ir::Value& value =
-          graph_.value(ValueId{static_cast<uint32_t>(i)});
+      const ir::Value& value = graph_.value(ValueId{static_cast<uint32_t>(i)});
       if (value.weight == ir::kNoWeight) continue;
       const ir::Weight& weight = graph_.weight(value.weight);
       if (!flow_.trained[i]) {
@@ -364,8 +363,9 @@ class Extractor {
       if (size == 1) continue;
       int64_t product = 1;
       while (next < to.shape->size() && product < size) {
-        product *= (*to.shape)[next] ? (*to.shape)[next]->Evaluate(one_).value_or(0)
-                                     : 0;
+        product *= (*to.shape)[next]
+                       ? (*to.shape)[next]->Evaluate(one_).value_or(0)
+                       : 0;
         ++next;
         if (product == 0) return true;
       }
@@ -472,8 +472,9 @@ class Extractor {
   // A batched product wants its operands as one batch of matrices.
   bool NeedsCopy(const ir::Node& node, ValueId operand) const {
     const ir::Type& type = graph_.value(operand).type;
-    return node.op_type == "MatMul" && layout_[ir::Index(operand)] != Layout::kContiguous &&
-           type.shape && type.shape->size() >= 4 &&
+    return node.op_type == "MatMul" &&
+           layout_[ir::Index(operand)] != Layout::kContiguous && type.shape &&
+           type.shape->size() >= 4 &&
            buffer_of_[ir::Index(operand)] != kNoBuffer;
   }
 
@@ -484,7 +485,8 @@ class Extractor {
     }
     const ValueId result = node.results[0];
     // The node has it as a result of its own.
-    const bool given = node.results.size() > 1 && node.results[1] != ir::kNoValue;
+    const bool given =
+        node.results.size() > 1 && node.results[1] != ir::kNoValue;
     switch (extra) {
       case ExtraSaved::kNone:
         return;
@@ -494,10 +496,10 @@ class Extractor {
                   !given, unit);
         return;
       case ExtraSaved::kIndices:
-        SaveExtra(given
-                      ? buffer_of_[ir::Index(node.results[1])]
-                      : InternalBuffer(result, "indices", ElementsOf(result), 64),
-                  !given, unit);
+        SaveExtra(
+            given ? buffer_of_[ir::Index(node.results[1])]
+                  : InternalBuffer(result, "indices", ElementsOf(result), 64),
+            !given, unit);
         return;
       case ExtraSaved::kRowStats: {
         const int64_t axis = ir::IntAttribute(node, "axis", -1);
@@ -537,7 +539,8 @@ class Extractor {
         blocks.insert(blocks.end(), inner.blocks.begin(), inner.blocks.end());
         if (IsTorchView(inner)) continue;
         for (ValueId result : inner.results) {
-          if (result == ir::kNoValue || !IsFloatingPoint(graph_.value(result))) {
+          if (result == ir::kNoValue ||
+              !IsFloatingPoint(graph_.value(result))) {
             continue;
           }
           const Amount elements = ElementsOf(result);
@@ -546,8 +549,8 @@ class Extractor {
         }
       }
     }
-    const BufferIndex buffer =
-        AddBuffer({.name = absl::StrCat("inside ", unit->name), .elements = sum});
+    const BufferIndex buffer = AddBuffer(
+        {.name = absl::StrCat("inside ", unit->name), .elements = sum});
     unit->writes.push_back(buffer);
     unit->saves.push_back(buffer);
   }
@@ -618,8 +621,9 @@ class Extractor {
         for (NodeId id : fusion.nodes) {
           if (graph_.node(id).op_type != "Softmax") continue;
           const ValueId scores = graph_.node(id).results[0];
-          SaveExtra(InternalBuffer(scores, "log-sum-exp", RowsOf(scores, -1), 32),
-                    /*is_new=*/true, unit);
+          SaveExtra(
+              InternalBuffer(scores, "log-sum-exp", RowsOf(scores, -1), 32),
+              /*is_new=*/true, unit);
         }
         return;
     }

@@ -30,7 +30,8 @@ class Matcher {
       for (ValueId use : uses) users_[ir::Index(use)].push_back(id);
     }
     for (ValueId result : graph.block(ir::kMainBlock).results) {
-      if (result != ir::kNoValue) users_[ir::Index(result)].push_back(ir::kNoNode);
+      if (result != ir::kNoValue)
+        users_[ir::Index(result)].push_back(ir::kNoNode);
     }
   }
 
@@ -90,9 +91,8 @@ class Matcher {
                        });
   }
   std::vector<NodeId> Sorted(std::vector<NodeId> nodes) const {
-    std::sort(nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) {
-      return order(a) < order(b);
-    });
+    std::sort(nodes.begin(), nodes.end(),
+              [&](NodeId a, NodeId b) { return order(a) < order(b); });
     return nodes;
   }
 
@@ -126,7 +126,8 @@ std::optional<Fusion> MatchGelu(const Matcher& m, NodeId erf) {
   ValueId x = m.operand(scale, 0);
   if (m.is_scalar(x)) x = m.operand(scale, 1);
   if (!m.is_scalar(m.other(scale, x))) return std::nullopt;
-  Fusion fusion{.kind = FusionKind::kGelu, .nodes = {scale, erf}, .name = "Gelu"};
+  Fusion fusion{
+      .kind = FusionKind::kGelu, .nodes = {scale, erf}, .name = "Gelu"};
   const NodeId last = m.SkipScalars(erf, {"Add", "Mul"}, &fusion.nodes);
   if (last == ir::kNoNode || m.op(last) != "Mul") return std::nullopt;
   const ValueId chain = m.result(fusion.nodes.back());
@@ -176,7 +177,8 @@ std::optional<Fusion> MatchGroupNorm(const Matcher& m, NodeId norm) {
   NodeId last = after;
   for (absl::string_view op : {"Mul", "Add"}) {
     const NodeId next = m.only_user(last);
-    if (m.op(next) != op || !m.is_constant(m.other(next, m.result(last)))) break;
+    if (m.op(next) != op || !m.is_constant(m.other(next, m.result(last))))
+      break;
     fusion.nodes.push_back(next);
     last = next;
   }
@@ -199,7 +201,8 @@ std::optional<Fusion> MatchLayerNorm(const Matcher& m, NodeId sqrt) {
   if (m.op(sub) != "Sub") return std::nullopt;
   const NodeId mean = m.producer(m.operand(sub, 1));
   const ValueId x = m.operand(sub, 0);
-  if (m.op(mean) != "ReduceMean" || m.operand(mean, 0) != x) return std::nullopt;
+  if (m.op(mean) != "ReduceMean" || m.operand(mean, 0) != x)
+    return std::nullopt;
   const NodeId div = m.only_user(sqrt);
   if (m.op(div) != "Div" || m.operand(div, 0) != centred) return std::nullopt;
   for (NodeId user : m.users(centred)) {
@@ -212,7 +215,8 @@ std::optional<Fusion> MatchLayerNorm(const Matcher& m, NodeId sqrt) {
   NodeId last = div;
   for (absl::string_view op : {"Mul", "Add"}) {
     const NodeId next = m.only_user(last);
-    if (m.op(next) != op || !m.is_constant(m.other(next, m.result(last)))) break;
+    if (m.op(next) != op || !m.is_constant(m.other(next, m.result(last))))
+      break;
     fusion.nodes.push_back(next);
     last = next;
   }
@@ -232,7 +236,8 @@ std::optional<Fusion> MatchBias(const Matcher& m, NodeId product) {
 }
 
 // The product before a Softmax, through scale and mask.
-NodeId ScoresOf(const Matcher& m, NodeId softmax, std::vector<NodeId>* between) {
+NodeId ScoresOf(const Matcher& m, NodeId softmax,
+                std::vector<NodeId>* between) {
   NodeId id = m.producer(m.operand(softmax, 0));
   for (int i = 0; i < 6 && id != ir::kNoNode; ++i) {
     if (m.op(id) == "MatMul") return id;
@@ -261,7 +266,8 @@ NodeId ScoresOf(const Matcher& m, NodeId softmax, std::vector<NodeId>* between) 
 
 // The fused operator takes its operand in any layout: how the exporter turned
 // the keys is part of it.
-void AddViewsBefore(const Matcher& m, ValueId* value, std::vector<NodeId>* nodes) {
+void AddViewsBefore(const Matcher& m, ValueId* value,
+                    std::vector<NodeId>* nodes) {
   for (;;) {
     const NodeId view = m.producer(*value);
     if ((m.op(view) != "Transpose" && m.op(view) != "Reshape") ||
@@ -274,7 +280,8 @@ void AddViewsBefore(const Matcher& m, ValueId* value, std::vector<NodeId>* nodes
 }
 
 // Where(IsNaN(x), 0, x): rows that are masked as a whole.
-NodeId SkipNanGuard(const Matcher& m, NodeId softmax, std::vector<NodeId>* nodes) {
+NodeId SkipNanGuard(const Matcher& m, NodeId softmax,
+                    std::vector<NodeId>* nodes) {
   const std::vector<NodeId>& users = m.users(m.result(softmax));
   if (users.size() != 2) return ir::kNoNode;
   const bool first = m.op(users[0]) == "IsNaN";
@@ -293,7 +300,8 @@ std::optional<Fusion> MatchAttention(const Matcher& m, NodeId softmax) {
   const NodeId scores = ScoresOf(m, softmax, &fusion.nodes);
   if (scores == ir::kNoNode) return std::nullopt;
   // A linear layer before a Softmax is no attention.
-  if (m.is_constant(m.operand(scores, 0)) || m.is_constant(m.operand(scores, 1))) {
+  if (m.is_constant(m.operand(scores, 0)) ||
+      m.is_constant(m.operand(scores, 1))) {
     return std::nullopt;
   }
   fusion.nodes.push_back(scores);

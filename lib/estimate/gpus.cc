@@ -21,7 +21,8 @@ std::vector<Gpu> Parse() {
   const nlohmann::json table =
       nlohmann::json::parse(kGpusJson, nullptr, /*allow_exceptions=*/false);
   if (!table.is_object()) return gpus;
-  for (const nlohmann::json& row : table.value("gpus", nlohmann::json::array())) {
+  for (const nlohmann::json& row :
+       table.value("gpus", nlohmann::json::array())) {
     gpus.push_back({.name = row.value("name", ""),
                     .kind = row.value("class", ""),
                     .memory_bytes = static_cast<int64_t>(
@@ -82,13 +83,13 @@ std::vector<std::string> NearGpuNames(absl::string_view name, size_t count) {
   std::vector<std::pair<size_t, std::string>> ranked;
   for (const Gpu& gpu : AllGpus()) {
     const std::string other = Key(gpu.name);
-    const bool part =
-        !key.empty() && (absl::StrContains(other, key) ||
-                         absl::StrContains(key, other));
+    const bool part = !key.empty() && (absl::StrContains(other, key) ||
+                                       absl::StrContains(key, other));
     ranked.emplace_back(part ? 0 : EditDistance(key, other), gpu.name);
   }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(
+      ranked.begin(), ranked.end(),
+      [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> names;
   for (size_t i = 0; i < std::min(count, ranked.size()); ++i) {
     names.push_back(ranked[i].second);

@@ -62,8 +62,8 @@ bool JoinsWeights(absl::string_view op) {
 // The result is the operand's bytes, or a copy of them, for a weight.
 bool KeepsWeights(absl::string_view op) {
   static constexpr std::array<absl::string_view, 11> kOps = {
-      "Cast",    "Concat", "Expand",    "Flatten",   "Identity", "Reshape",
-      "Slice",   "Split",  "Squeeze",   "Transpose", "Unsqueeze"};
+      "Cast",  "Concat", "Expand",  "Flatten",   "Identity", "Reshape",
+      "Slice", "Split",  "Squeeze", "Transpose", "Unsqueeze"};
   return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
 }
 

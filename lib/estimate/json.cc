@@ -1,8 +1,9 @@
 // An estimate as JSON; docs/estimating.md lists the fields.
+#include "nlohmann/json.hpp"
+
 #include <string>
 #include <vector>
 
-#include "nlohmann/json.hpp"
 #include "onnx_memopt/estimate_report.h"
 
 namespace onnx_memopt {
@@ -42,18 +43,19 @@ Json ToJson(const EstimateGpuRow& row) {
 }
 
 Json ToJson(const EstimateFit& fit) {
-  return {{"gpu", fit.gpu},
-          {"class", fit.kind},
-          {"memory_bytes", fit.memory_bytes},
-          {"bandwidth_gbs", fit.bandwidth_gbs},
-          {"nvlink_gbs", fit.nvlink_gbs},
-          {"tflops_16", fit.tflops_16},
-          {"fits", fit.fits},
-          {"free_bytes", fit.free_bytes},
-          {"changes", fit.changes},
-          {"flags", fit.flags},
-          {"changed_total_bytes",
-           fit.changes.empty() ? Json(nullptr) : Json(fit.changed_total_bytes)}};
+  return {
+      {"gpu", fit.gpu},
+      {"class", fit.kind},
+      {"memory_bytes", fit.memory_bytes},
+      {"bandwidth_gbs", fit.bandwidth_gbs},
+      {"nvlink_gbs", fit.nvlink_gbs},
+      {"tflops_16", fit.tflops_16},
+      {"fits", fit.fits},
+      {"free_bytes", fit.free_bytes},
+      {"changes", fit.changes},
+      {"flags", fit.flags},
+      {"changed_total_bytes",
+       fit.changes.empty() ? Json(nullptr) : Json(fit.changed_total_bytes)}};
 }
 
 Json Timeline(const std::vector<EstimatePoint>& points) {
@@ -125,14 +127,13 @@ std::string EstimateToJson(const EstimateReport& r,
       {"published", Terms(r.published)},
       {"budget_bytes", r.budget_bytes ? Json(*r.budget_bytes) : Json(nullptr)},
       {"budget", r.budget_name},
-      {"fits_budget", r.budget_bytes ? Json(r.total_bytes <= *r.budget_bytes)
-                                     : Json(nullptr)},
+      {"fits_budget",
+       r.budget_bytes ? Json(r.total_bytes <= *r.budget_bytes) : Json(nullptr)},
       {"max_batch", r.max_batch ? Json(*r.max_batch) : Json(nullptr)},
       {"buckets", {{"dimension", r.length_name}, {"rows", buckets}}},
       {"fits", List(r.fits)},
       {"advice", List(r.advice)},
-      {"combination",
-       r.combination ? ToJson(*r.combination) : Json(nullptr)},
+      {"combination", r.combination ? ToJson(*r.combination) : Json(nullptr)},
       {"notes", r.notes}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

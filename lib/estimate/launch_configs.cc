@@ -74,31 +74,30 @@ std::string DeepSpeedConfig(const Configuration& c) {
 
 std::string AccelerateConfig(const Configuration& c) {
   const bool deepspeed = c.zero > 0 || c.offload_optimizer;
-  const absl::string_view precision = Is(*c.precision, "fp16") ? "fp16"
+  const absl::string_view precision = Is(*c.precision, "fp16")   ? "fp16"
                                       : IsBfloat16(*c.precision) ? "bf16"
                                                                  : "no";
   std::string yaml = "compute_environment: LOCAL_MACHINE\ndebug: false\n";
   if (deepspeed) {
-    absl::StrAppend(&yaml, "deepspeed_config:\n",
-                    "  gradient_accumulation_steps: ", c.accumulate, "\n",
-                    "  offload_optimizer_device: ",
-                    c.offload_optimizer ? "cpu" : "none", "\n",
-                    "  offload_param_device: ",
-                    c.offload_parameters ? "cpu" : "none", "\n",
-                    "  zero3_init_flag: ", c.zero >= 3 ? "true" : "false", "\n",
-                    "  zero_stage: ", c.zero, "\n");
+    absl::StrAppend(
+        &yaml, "deepspeed_config:\n",
+        "  gradient_accumulation_steps: ", c.accumulate, "\n",
+        "  offload_optimizer_device: ", c.offload_optimizer ? "cpu" : "none",
+        "\n", "  offload_param_device: ", c.offload_parameters ? "cpu" : "none",
+        "\n", "  zero3_init_flag: ", c.zero >= 3 ? "true" : "false", "\n",
+        "  zero_stage: ", c.zero, "\n");
   }
   absl::StrAppend(&yaml, "distributed_type: ",
-                  deepspeed        ? "DEEPSPEED"
+                  deepspeed      ? "DEEPSPEED"
                   : c.gpus() > 1 ? "MULTI_GPU"
-                                   : "'NO'",
+                                 : "'NO'",
                   "\ndowncast_bf16: 'no'\n");
   if (!deepspeed && c.gpus() > 1) absl::StrAppend(&yaml, "gpu_ids: all\n");
   absl::StrAppend(&yaml,
                   "machine_rank: 0\nmain_training_function: main\n"
                   "mixed_precision: '",
-                  precision, "'\nnum_machines: 1\nnum_processes: ",
-                  c.data_parallel,
+                  precision,
+                  "'\nnum_machines: 1\nnum_processes: ", c.data_parallel,
                   "\nrdzv_backend: static\nsame_network: true\n"
                   "use_cpu: false\n");
   return yaml;

@@ -60,13 +60,12 @@ double MegatronActivationBytes(const MegatronModel& model) {
       sbh * (18 + 4 * static_cast<double>(model.ffn_hidden) / hidden);
   double bytes = layer * static_cast<double>(model.layers);
   // Token ids and the dropout of the embedding, for each micro-batch in flight.
-  bytes += 8.0 *
-           static_cast<double>(model.layer.sequence * model.layer.batch) *
+  bytes += 8.0 * static_cast<double>(model.layer.sequence * model.layer.batch) *
            stages;
   bytes += sbh * stages;
   if (model.virtual_stages > 1) {
-    bytes *= 1 + (stages - 1) /
-                     (stages * static_cast<double>(model.virtual_stages));
+    bytes *=
+        1 + (stages - 1) / (stages * static_cast<double>(model.virtual_stages));
   } else {
     bytes *= std::min(1.0, static_cast<double>(model.micro_batches) / stages);
   }

@@ -39,8 +39,9 @@ constexpr int64_t kBlock = 256;
 
 template <typename Rows>
 auto Find(const Rows& rows, absl::string_view name) {
-  const auto it = std::find_if(rows.begin(), rows.end(),
-                               [&](const auto& row) { return row.name == name; });
+  const auto it = std::find_if(rows.begin(), rows.end(), [&](const auto& row) {
+    return row.name == name;
+  });
   return it == rows.end() ? nullptr : &*it;
 }
 
@@ -112,11 +113,10 @@ int64_t OffloadedBytes(const StateBytes& whole, const ZeroOptions& zero) {
   kept.offload_parameters = false;
   const StateBytes with = Partition(whole, kept);
   const StateBytes without = Partition(whole, zero);
-  return SaturatingAdd(
-      SaturatingAdd(with.parameters - without.parameters,
-                    with.gradients - without.gradients),
-      SaturatingAdd(with.master - without.master,
-                    with.optimizer - without.optimizer));
+  return SaturatingAdd(SaturatingAdd(with.parameters - without.parameters,
+                                     with.gradients - without.gradients),
+                       SaturatingAdd(with.master - without.master,
+                                     with.optimizer - without.optimizer));
 }
 
 }  // namespace onnx_memopt::estimate

@@ -70,8 +70,8 @@ class Tracer {
       FreeAll(&block_of_);
       std::vector<int32_t> temporaries;
       for (const int64_t bytes : options_.optimizer_temporary_bytes) {
-        temporaries.push_back(Allocate(
-            {.bytes = bytes, .name = "a temporary of the optimizer"}));
+        temporaries.push_back(
+            Allocate({.bytes = bytes, .name = "a temporary of the optimizer"}));
       }
       Mark(Phase::kOptimizer, kNone);
       for (int32_t block : temporaries) Free(block);
@@ -84,8 +84,8 @@ class Tracer {
     std::vector<int64_t> bytes(facts_.units.size());
     for (size_t b = 0; b < facts_.buffers.size(); ++b) {
       if (release_[b] == kNone || facts_.buffers[b].is_output) continue;
-      bytes[release_[b]] = SaturatingAdd(bytes[release_[b]],
-                                         Bytes(static_cast<BufferIndex>(b)));
+      bytes[release_[b]] =
+          SaturatingAdd(bytes[release_[b]], Bytes(static_cast<BufferIndex>(b)));
     }
     return bytes;
   }
@@ -98,10 +98,11 @@ class Tracer {
  private:
   int64_t Bytes(BufferIndex b) const {
     const BufferFact& buffer = facts_.buffers[b];
-    const int64_t bytes = buffer.Bytes(options_.batch, options_.activation_bytes);
-    const bool divided =
-        buffer.tensor_split || (options_.sequence_parallel && !buffer.is_input &&
-                                buffer.elements.per_sample > 0);
+    const int64_t bytes =
+        buffer.Bytes(options_.batch, options_.activation_bytes);
+    const bool divided = buffer.tensor_split ||
+                         (options_.sequence_parallel && !buffer.is_input &&
+                          buffer.elements.per_sample > 0);
     return divided ? CeilDiv(bytes, options_.tensor_parallel) : bytes;
   }
 
@@ -151,9 +152,8 @@ class Tracer {
   }
   void FreeAll(std::vector<int32_t>* blocks) {
     for (size_t b = 0; b < blocks->size(); ++b) {
-      const bool stays =
-          blocks == &block_of_ &&
-          (facts_.buffers[b].is_input || facts_.buffers[b].is_output);
+      const bool stays = blocks == &block_of_ && (facts_.buffers[b].is_input ||
+                                                  facts_.buffers[b].is_output);
       if ((*blocks)[b] == kNone || stays) continue;
       Free((*blocks)[b]);
       (*blocks)[b] = kNone;
@@ -255,17 +255,15 @@ class Tracer {
 
   // In float32 whatever the precision, as losses are.
   void LossOf(BufferIndex output) {
-    const int64_t wide =
-        CheckedMul(Bytes(output), 4).value_or(INT64_MAX) /
-        std::max<int64_t>(options_.activation_bytes, 1);
+    const int64_t wide = CheckedMul(Bytes(output), 4).value_or(INT64_MAX) /
+                         std::max<int64_t>(options_.activation_bytes, 1);
     const bool narrow = options_.activation_bytes < 4;
     const auto allocate = [&](int64_t bytes, absl::string_view name) {
       return Allocate({.bytes = bytes,
                        .category = Category::kLoss,
                        .name = std::string(name)});
     };
-    const int32_t copy =
-        narrow ? allocate(wide, "outputs in float32") : kNone;
+    const int32_t copy = narrow ? allocate(wide, "outputs in float32") : kNone;
     const bool cross = loss_ == LossKind::kCrossEntropy;
     const int32_t kept =
         allocate(wide, cross ? "log-probabilities" : "targets");
@@ -308,8 +306,8 @@ class Tracer {
     if (result != kNone) {
       for (BufferIndex b : unit.gradients) {
         if (!written_here_[b] && facts_.buffers[b].is_input) continue;
-        GiveGradient(b, unit.passes_gradient && Bytes(b) == result_bytes, result,
-                     &temporaries);
+        GiveGradient(b, unit.passes_gradient && Bytes(b) == result_bytes,
+                     result, &temporaries);
       }
       for (ParameterIndex p : unit.parameters) {
         GiveParameterGradient(p, &temporaries);
@@ -350,7 +348,8 @@ class Tracer {
     const ParameterFact& parameter = facts_.parameters[p];
     int64_t bytes = CheckedMul(parameter.elements, options_.gradient_bytes)
                         .value_or(INT64_MAX);
-    if (parameter.tensor_split) bytes = CeilDiv(bytes, options_.tensor_parallel);
+    if (parameter.tensor_split)
+      bytes = CeilDiv(bytes, options_.tensor_parallel);
     const bool there =
         options_.gradients_persist || parameter_gradient_[p] != kNone;
     const int32_t block = Allocate(
@@ -387,7 +386,8 @@ class Tracer {
 
   // Forward of [begin, end) of the segment once more.
   void Recompute(int32_t segment, UnitIndex end) {
-    const UnitIndex first = std::max(options_.checkpoints[segment].begin, begin_);
+    const UnitIndex first =
+        std::max(options_.checkpoints[segment].begin, begin_);
     if (replay_release_.empty()) {
       replay_release_.assign(facts_.buffers.size(), kNone);
     }
@@ -429,25 +429,26 @@ class Tracer {
   LossKind loss_;
   bool loss_done_ = false;
   StepTrace trace_;
-  std::vector<int32_t> references_;    // by block
-  std::vector<int32_t> segment_of_;    // by unit
-  std::vector<UnitIndex> last_use_;    // by buffer: in forward
-  std::vector<UnitIndex> release_;     // by buffer: whose backward frees it
-  std::vector<bool> written_here_;     // by buffer: in this stage
-  std::vector<int32_t> block_of_;      // by buffer
-  std::vector<int32_t> replay_of_;     // by buffer: computed again
+  std::vector<int32_t> references_;  // by block
+  std::vector<int32_t> segment_of_;  // by unit
+  std::vector<UnitIndex> last_use_;  // by buffer: in forward
+  std::vector<UnitIndex> release_;   // by buffer: whose backward frees it
+  std::vector<bool> written_here_;   // by buffer: in this stage
+  std::vector<int32_t> block_of_;    // by buffer
+  std::vector<int32_t> replay_of_;   // by buffer: computed again
   std::vector<UnitIndex> replay_release_;
-  std::vector<int32_t> gradient_of_;        // by buffer
-  std::vector<int32_t> parameter_gradient_; // by parameter
+  std::vector<int32_t> gradient_of_;         // by buffer
+  std::vector<int32_t> parameter_gradient_;  // by parameter
 };
 
 }  // namespace
 
 absl::string_view Name(Category category) {
   constexpr std::array<absl::string_view, kNumCategories> kNames = {
-      "parameters", "constants", "master weights", "optimizer state",
-      "gradients",  "inputs",    "saved activations", "temporaries",
-      "outputs and loss", "communication buffers"};
+      "parameters",           "constants",   "master weights",
+      "optimizer state",      "gradients",   "inputs",
+      "saved activations",    "temporaries", "outputs and loss",
+      "communication buffers"};
   return kNames[static_cast<size_t>(category)];
 }
 

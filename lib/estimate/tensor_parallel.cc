@@ -47,9 +47,8 @@ class Splitter {
       return absl::OutOfRangeError(indivisible_);
     }
     if (columns_ + rows_ == 0) {
-      return absl::OutOfRangeError(
-          absl::StrCat("--tp ", ways_,
-                       ": the model has no products that can be divided"));
+      return absl::OutOfRangeError(absl::StrCat(
+          "--tp ", ways_, ": the model has no products that can be divided"));
     }
     if (!indivisible_.empty()) return absl::OutOfRangeError(indivisible_);
     TensorSplit result{.split = std::vector<bool>(graph_.num_values()),
@@ -205,7 +204,8 @@ class Splitter {
       for (ValueId result : node.results) {
         if (result == ir::kNoValue) continue;
         const ir::Type& to = graph_.value(result).type;
-        if (!from.shape || !to.shape || from.shape->size() != to.shape->size()) {
+        if (!from.shape || !to.shape ||
+            from.shape->size() != to.shape->size()) {
           return false;
         }
       }
@@ -263,9 +263,9 @@ class Splitter {
 
   void NoteIndivisible(int64_t size, ValueId value) {
     if (!indivisible_.empty()) return;
-    indivisible_ = absl::StrCat(
-        "--tp ", ways_, " does not divide the ", size, " heads of \"",
-        Printable(graph_.value(value).name), "\"");
+    indivisible_ =
+        absl::StrCat("--tp ", ways_, " does not divide the ", size,
+                     " heads of \"", Printable(graph_.value(value).name), "\"");
   }
 
   void Inherit(ValueId from, ValueId to, int axis, bool free_order) {
@@ -286,7 +286,8 @@ class Splitter {
   // Every split operand is split along the axis that the way wants, and the
   // others are weights where the way wants a part of them.
   bool Fits(const ir::Node& node, const ir::SplitWay& way) {
-    if (way.windowed || way.operands.size() != node.operands.size()) return false;
+    if (way.windowed || way.operands.size() != node.operands.size())
+      return false;
     if (way.combine != ir::Combine::kNone &&
         (way.combine != ir::Combine::kSum || !IsProduct(node.op_type))) {
       return false;
@@ -333,8 +334,7 @@ class Splitter {
         AddSources(operand, result);
         free_order &= free_order_[ir::Index(operand)];
       }
-      free_order_[ir::Index(result)] =
-          free_order && node.op_type != "Reshape";
+      free_order_[ir::Index(result)] = free_order && node.op_type != "Reshape";
     }
     return true;
   }

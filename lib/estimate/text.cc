@@ -79,7 +79,9 @@ class Writer {
     return text.size() >= width ? text
                                 : std::string(width - text.size(), ' ') + text;
   }
-  static std::string Bytes(int64_t bytes) { return Right(FormatBytes(bytes), 10); }
+  static std::string Bytes(int64_t bytes) {
+    return Right(FormatBytes(bytes), 10);
+  }
 
   void Header() {
     Line(absl::StrCat(Ellipsize(Printable(r_.path), 48), ": ",
@@ -89,15 +91,16 @@ class Writer {
     for (const auto& [name, size] : r_.dims) {
       dims.push_back(absl::StrCat(Printable(name), "=", size));
     }
-    if (!dims.empty()) Wrapped(absl::StrCat("dims: ", absl::StrJoin(dims, ", ")), 0, 6);
+    if (!dims.empty())
+      Wrapped(absl::StrCat("dims: ", absl::StrJoin(dims, ", ")), 0, 6);
     out_ += "\n";
     Wrapped(absl::StrCat("needs ", FormatBytes(r_.total_bytes),
                          r_.gpus > 1 ? " on the fullest GPU" : " of GPU memory",
                          Verdict()),
             0, 2);
     if (r_.gpus > 1) {
-      Wrapped(absl::StrCat("all ", r_.gpus, " GPUs together: ",
-                           FormatBytes(r_.pooled_bytes)),
+      Wrapped(absl::StrCat("all ", r_.gpus,
+                           " GPUs together: ", FormatBytes(r_.pooled_bytes)),
               0, 2);
     }
     if (r_.host_bytes > 0) {
@@ -108,11 +111,10 @@ class Writer {
   std::string Verdict() const {
     if (!r_.budget_bytes) return "";
     const int64_t left = *r_.budget_bytes - r_.total_bytes;
-    return left >= 0
-               ? absl::StrCat(": fits ", r_.budget_name, " with ",
-                              FormatBytes(left), " to spare")
-               : absl::StrCat(": does not fit ", r_.budget_name, ", ",
-                              FormatBytes(-left), " too much");
+    return left >= 0 ? absl::StrCat(": fits ", r_.budget_name, " with ",
+                                    FormatBytes(left), " to spare")
+                     : absl::StrCat(": does not fit ", r_.budget_name, ", ",
+                                    FormatBytes(-left), " too much");
   }
 
   void Terms() {
@@ -151,9 +153,9 @@ class Writer {
       }
       const EstimatePoint& p = r_.timeline[best];
       constexpr size_t kBarWidth = 46;
-      const auto width = static_cast<size_t>(std::llround(
-          kBarWidth * static_cast<double>(p.live_bytes) /
-          static_cast<double>(highest)));
+      const auto width = static_cast<size_t>(
+          std::llround(kBarWidth * static_cast<double>(p.live_bytes) /
+                       static_cast<double>(highest)));
       const std::string phase = p.recompute ? "recompute" : p.phase;
       Line(absl::StrCat("  ", Left(phase, 15), Bytes(p.live_bytes), "  ",
                         std::string(width, '#')));
@@ -172,19 +174,21 @@ class Writer {
   void PerGpu() {
     if (r_.per_gpu.size() < 2 && r_.gpus < 2) return;
     Title("Each GPU:");
-    Line("  GPUs      parameters      states  activations  in flight       "
-         "total");
+    Line(
+        "  GPUs      parameters      states  activations  in flight       "
+        "total");
     for (size_t i = 0; i < r_.per_gpu.size(); ++i) {
       const EstimateGpuRow& row = r_.per_gpu[i];
       if (i >= kMostStages && !row.fullest) continue;
-      Line(absl::StrCat("  ", Left(row.gpus, 10),
-                        Right(FormatCount(row.parameters), 10), "  ",
-                        Bytes(row.states_bytes), "   ", Bytes(row.saved_bytes),
-                        Right(absl::StrCat(row.in_flight), 11), "  ",
-                        Bytes(row.total_bytes), row.fullest ? "  fullest" : ""));
+      Line(absl::StrCat(
+          "  ", Left(row.gpus, 10), Right(FormatCount(row.parameters), 10),
+          "  ", Bytes(row.states_bytes), "   ", Bytes(row.saved_bytes),
+          Right(absl::StrCat(row.in_flight), 11), "  ", Bytes(row.total_bytes),
+          row.fullest ? "  fullest" : ""));
     }
     if (r_.per_gpu.size() > kMostStages) {
-      Line(absl::StrCat("  ... ", r_.per_gpu.size(), " stages; all in the JSON"));
+      Line(absl::StrCat("  ... ", r_.per_gpu.size(),
+                        " stages; all in the JSON"));
     }
   }
 
@@ -225,8 +229,9 @@ class Writer {
         text = absl::StrCat("with ", absl::StrJoin(fit.changes, ", "), ": ",
                             FormatBytes(fit.changed_total_bytes));
       }
-      Wrapped(absl::StrCat(Left(fit.gpu, 17), Bytes(fit.memory_bytes), "  ", text),
-              2, 31);
+      Wrapped(
+          absl::StrCat(Left(fit.gpu, 17), Bytes(fit.memory_bytes), "  ", text),
+          2, 31);
     }
   }
 
@@ -242,17 +247,18 @@ class Writer {
     Line(absl::StrCat("  by length (", Printable(r_.length_name),
                       "), for dynamic batching:"));
     for (const EstimateBucket& bucket : r_.buckets) {
-      Line(absl::StrCat("  ", Right(absl::StrCat(bucket.length), 10), "  batch ",
-                        bucket.batch));
+      Line(absl::StrCat("  ", Right(absl::StrCat(bucket.length), 10),
+                        "  batch ", bucket.batch));
     }
   }
 
   void AdviceLine(const EstimateAdvice& row) {
-    Line(absl::StrCat("  ", Left(row.change, 34), Bytes(row.total_bytes),
-                      Right(absl::StrCat(row.saved_bytes < 0 ? "+" : "-",
-                                         FormatBytes(std::abs(row.saved_bytes))),
-                            12),
-                      "  ", Ellipsize(row.cost, 20)));
+    Line(
+        absl::StrCat("  ", Left(row.change, 34), Bytes(row.total_bytes),
+                     Right(absl::StrCat(row.saved_bytes < 0 ? "+" : "-",
+                                        FormatBytes(std::abs(row.saved_bytes))),
+                           12),
+                     "  ", Ellipsize(row.cost, 20)));
     if (!row.flags.empty()) Wrapped(row.flags, 4, 6);
   }
 

@@ -63,9 +63,9 @@ TorchSaved SavedByTorch(const ir::Node& node,
   const ir::SavedForBackward& table = node.info->saved;
   TorchSaved saved{.operands = table.operands, .results = table.results};
   if (!table.known) saved = {.operands = UINT32_MAX, .results = UINT32_MAX};
-  const auto* row =
-      std::lower_bound(kRows.begin(), kRows.end(), node.op_type,
-                       [](const Row& r, absl::string_view op) { return r.op < op; });
+  const auto* row = std::lower_bound(
+      kRows.begin(), kRows.end(), node.op_type,
+      [](const Row& r, absl::string_view op) { return r.op < op; });
   if (row == kRows.end() || row->op != node.op_type) return saved;
   saved.extra = row->extra;
   switch (row->rule) {

@@ -68,7 +68,7 @@ def models():
     """Name, module, inputs, whether attention is one operator."""
     tv = torchvision.models
     yield "tv_resnet18", tv.resnet18(), image(), False
-    yield "tv_resnet50", tv.resnet50(), image(), False
+    yield "tv_resnet50", tv.resnet50(), image(224), False
     yield "tv_vgg11", tv.vgg11(), image(224), False
     yield "tv_mobilenet_v3_small", tv.mobilenet_v3_small(), image(), False
     yield ("tv_vit", tv.VisionTransformer(64, 16, 2, 4, 128, 256,

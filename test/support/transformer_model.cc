@@ -146,8 +146,7 @@ class Builder {
     const std::string mixed = Node("MatMul", {Dropout(scores), qkv[2]});
     const std::string joined =
         Node("Reshape", {Transpose(mixed, {0, 2, 1, 3}), "join_heads"});
-    const std::string y =
-        Node("Add", {x, Dropout(Linear(joined, h, h))});
+    const std::string y = Node("Add", {x, Dropout(Linear(joined, h, h))});
     const std::string wide = Node("Gelu", {Linear(Norm(y), h, 4 * h)});
     return Node("Add", {y, Dropout(Linear(wide, 4 * h, h))});
   }

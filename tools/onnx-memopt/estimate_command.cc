@@ -170,8 +170,8 @@ class EstimateParser {
     if (!batch_.empty()) {
       int64_t batch = 0;
       if (!absl::SimpleAtoi(batch_, &batch) || batch < 1) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "--batch: \"", batch_, "\" is not a positive number"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("--batch: \"", batch_, "\" is not a positive number"));
       }
       args_.options.batch = batch;
     }

@@ -3,7 +3,8 @@
 // pieces between blocks that are in use cannot be given back.
 //
 //   AllocatorResult r = SimulateCaching(trace, /*steps=*/2);
-//   r.peak_reserved_bytes - r.peak_allocated_bytes;   // rounding, fragmentation
+//   r.peak_reserved_bytes - r.peak_allocated_bytes;   // rounding,
+//   fragmentation
 //
 // SimulateCaching is PyTorch's caching allocator with its default settings:
 // sizes in multiples of 512 B; up to 1 MiB from a pool of 2 MiB segments;

@@ -104,9 +104,9 @@ struct StageEstimate {
   UnitIndex begin = 0;
   UnitIndex end = 0;
   int64_t gpus = 1;
-  int64_t parameters = 0;  // elements on one GPU, before ZeRO
-  StateBytes states;       // on one GPU, after ZeRO
-  int64_t host_bytes = 0;  // offloaded, for one GPU
+  int64_t parameters = 0;   // elements on one GPU, before ZeRO
+  StateBytes states;        // on one GPU, after ZeRO
+  int64_t host_bytes = 0;   // offloaded, for one GPU
   int64_t saved_bytes = 0;  // activations of one micro-batch
   int64_t in_flight = 1;    // micro-batches whose activations live together
   int64_t live_peak_bytes = 0;

@@ -98,7 +98,7 @@ struct ModelFacts {
   int64_t model_batch = 1;
   std::string batch_symbol;  // empty: the batch is a number in the model
   std::vector<BufferIndex> outputs;
-  size_t output_rank = 0;  // of the first of them that has a gradient
+  size_t output_rank = 0;     // of the first of them that has a gradient
   int64_t largest_layer = 0;  // elements of the parameters of the largest unit
   // Values whose size is unknown and that are left out.
   std::vector<std::string> unknown;

@@ -38,7 +38,8 @@ enum class Category : uint8_t {
   kGradients,
   kInputs,
   kSaved,      // activations that backward needs
-  kTemporary,  // other activations, their gradients, the optimizer's temporaries
+  kTemporary,  // other activations, their gradients, the optimizer's
+               // temporaries
   kLoss,       // the model's outputs, probabilities, their gradients
   kCommunication,
 };
@@ -51,9 +52,9 @@ absl::string_view Name(Phase phase);
 struct TraceBlock {
   int64_t bytes = 0;
   Category category = Category::kTemporary;
-  BufferIndex buffer = -1;     // of ModelFacts; -1: none
-  bool is_gradient = false;    // of that buffer
-  std::string name;            // where it is no buffer
+  BufferIndex buffer = -1;   // of ModelFacts; -1: none
+  bool is_gradient = false;  // of that buffer
+  std::string name;          // where it is no buffer
 };
 
 struct TraceEvent {

@@ -41,10 +41,9 @@ TEST(CachingAllocator, MiddleSizesComeFromSegmentsOf20MiB) {
   EXPECT_EQ(SimulateCaching(Trace({6 * kMiB, 6 * kMiB, 6 * kMiB}), 1)
                 .peak_reserved_bytes,
             20 * kMiB);
-  EXPECT_EQ(
-      SimulateCaching(Trace({6 * kMiB, 6 * kMiB, 6 * kMiB, 6 * kMiB}), 1)
-          .peak_reserved_bytes,
-      40 * kMiB);
+  EXPECT_EQ(SimulateCaching(Trace({6 * kMiB, 6 * kMiB, 6 * kMiB, 6 * kMiB}), 1)
+                .peak_reserved_bytes,
+            40 * kMiB);
 }
 
 TEST(CachingAllocator, LargeSizesHaveTheirOwnSegments) {

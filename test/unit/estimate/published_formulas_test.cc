@@ -1,5 +1,5 @@
-// Figures that DeepSpeed, Accelerate and Megatron publish, and the right answers
-// where the EleutherAI calculator is known to be wrong.
+// Figures that DeepSpeed, Accelerate and Megatron publish, and the right
+// answers where the EleutherAI calculator is known to be wrong.
 #include <cmath>
 #include <cstdint>
 
@@ -24,9 +24,8 @@ double Mib2(int64_t bytes) {
 }
 
 TEST(DeepSpeed, DocumentedRowsOfT5With3BillionParameters) {
-  const DeepSpeedModel model{.parameters = 2'851'598'336,
-                             .largest_layer = 32'899'072,
-                             .gpus = 8};
+  const DeepSpeedModel model{
+      .parameters = 2'851'598'336, .largest_layer = 32'899'072, .gpus = 8};
   EXPECT_EQ(Gib(DeepSpeedZero2Bytes(model)), 15.93);
   EXPECT_EQ(Gib(DeepSpeedZero2Bytes(model, true)), 5.31);
   EXPECT_EQ(Gib(DeepSpeedZero3Bytes(model)), 6.10);
@@ -35,9 +34,8 @@ TEST(DeepSpeed, DocumentedRowsOfT5With3BillionParameters) {
 }
 
 TEST(DeepSpeed, DocumentedRowsOfT5Large) {
-  const DeepSpeedModel model{.parameters = 737'668'096,
-                             .largest_layer = 32'899'072,
-                             .gpus = 4};
+  const DeepSpeedModel model{
+      .parameters = 737'668'096, .largest_layer = 32'899'072, .gpus = 4};
   EXPECT_EQ(Mib(DeepSpeedZero3Bytes(model)), 3291);
   EXPECT_EQ(Mib(DeepSpeedZero3Bytes(model, true)), 477);
   EXPECT_EQ(Mib(DeepSpeedZero3Bytes(model, true, true)), 125);
@@ -80,8 +78,7 @@ TEST(Megatron, Activations) {
 
 TEST(RuleOfThumb, AHundredMillionParameters) {
   // 0.4 GB + 100 B * 32 + 0.8 GB.
-  EXPECT_EQ(RuleOfThumbBytes(100'000'000, 100, 32, 800'000'000),
-            1'200'003'200);
+  EXPECT_EQ(RuleOfThumbBytes(100'000'000, 100, 32, 800'000'000), 1'200'003'200);
 }
 
 // Pythia-6.9B: 32 layers of 4096, sequences of 2048, batch 8.
@@ -148,7 +145,8 @@ TEST_F(Pythia, ActivationsAreDividedByPipelineAndTensorParallel) {
   c.tensor_parallel = 8;
   c.sequence_parallel = true;
   EXPECT_NEAR(static_cast<double>(model.Saved(c)),
-              static_cast<double>(whole) / 8, 0.01 * static_cast<double>(whole));
+              static_cast<double>(whole) / 8,
+              0.01 * static_cast<double>(whole));
   c = Fp16();
   c.pipeline_parallel = 4;
   const Estimate stages = model.Of(c);

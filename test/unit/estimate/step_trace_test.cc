@@ -109,8 +109,9 @@ TEST(Trace, PeakIsCountedByHand) {
 TEST(Trace, EverythingButStatesIsFreedAtTheEnd) {
   const ModelFacts facts = Facts(kTwoLayers);
   const StepTrace trace = TraceStep(
-      facts, {.batch = 3,
-              .persistent = {{.category = Category::kParameters, .bytes = 192}}});
+      facts,
+      {.batch = 3,
+       .persistent = {{.category = Category::kParameters, .bytes = 192}}});
   int64_t live = 0;
   for (const TraceEvent& event : trace.events) {
     const int64_t bytes = trace.blocks[event.block].bytes;

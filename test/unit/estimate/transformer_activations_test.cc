@@ -16,8 +16,7 @@ using ::onnx_memopt::testing::TransformerEstimate;
 using ::onnx_memopt::testing::TransformerSizes;
 
 constexpr TransformerSizes kSizes = {
-    .batch = 2, .sequence = 32, .hidden = 64, .heads = 8,
-    .vocabulary = 32};
+    .batch = 2, .sequence = 32, .hidden = 64, .heads = 8, .vocabulary = 32};
 
 Configuration Fp16(int64_t ways, bool sequence_parallel,
                    CheckpointKind checkpoint) {
@@ -111,8 +110,8 @@ TEST(TransformerActivations, FusedAttentionKeepsNoScores) {
   Configuration c = Fp16(1, false, CheckpointKind::kNone);
   const int64_t written_out = LayerBytes(c);
   c.fused_attention = true;
-  const int64_t scores = kSizes.batch * kSizes.heads * kSizes.sequence *
-                         kSizes.sequence;
+  const int64_t scores =
+      kSizes.batch * kSizes.heads * kSizes.sequence * kSizes.sequence;
   const int64_t sums = kSizes.batch * kSizes.heads * kSizes.sequence * 4;
   // Softmax, mask and dropped scores go; a sum for each row comes.
   EXPECT_EQ(written_out - LayerBytes(c), 5 * scores - sums);
