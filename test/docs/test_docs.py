@@ -33,6 +33,12 @@ DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md",
 # CONTRIBUTING.md has commands for a tree that is set up, not for a test.
 RUN_DOCS = [path for path in DOCS if path.name != "CONTRIBUTING.md"]
 HEADERS = sorted((ROOT / "include").rglob("*.h"))
+# Models that a page's commands read, by the name that they have there.
+PAGE_MODELS = {
+    "estimating.md": {
+        "gpt2.onnx": ROOT / "test/estimate/gpt2.onnx",
+        "resnet50.onnx": ROOT / "test/estimate/recorded/tv_resnet50.onnx"},
+}
 # Folders whose files are named in the text. bench/ has files that a script
 # makes.
 TREE_PATH = re.compile(
@@ -90,6 +96,8 @@ def replace_block(path: pathlib.Path, old: doc_parser.Block,
 @pytest.mark.parametrize("path", RUN_DOCS, ids=name)
 def test_commands_run_and_print_what_is_shown(path, tmp_path):
     blocks = read(path).blocks
+    for link, model in PAGE_MODELS.get(path.name, {}).items():
+        shutil.copy(model, tmp_path / link)
     updates = []
     for i, block in enumerate(blocks):
         if block.language != "sh":
@@ -223,6 +231,9 @@ def cli_page() -> str:
         ("onnx-memopt", "", ["onnx-memopt", "--help"]),
         ("Passes", "`onnx-memopt --list-passes`; what they do is in "
          "[passes.md](passes.md).\n\n", ["onnx-memopt", "--list-passes"]),
+        ("onnx-memopt estimate", "[estimating.md](estimating.md) has examples, "
+         "and says what is counted.\n\n",
+         ["onnx-memopt", "estimate", "--help"]),
         ("onnx-memopt verify", "[verify.md](verify.md) has an example, and "
          "says what is measured.\n\n", ["onnx-memopt", "verify", "--help"]),
         ("onnx-memopt diff", "[report.md](report.md#comparing-two-reports) has "

@@ -73,6 +73,8 @@ Gates, for scripts; exit code 3 where one fails:
 Commands, each with its own --help; those not built in are programs
 onnx-memopt-COMMAND:
   train MODEL -o STEP      a model of one training step, in standard ONNX ops
+  estimate MODEL           how much GPU memory training or serving takes, on
+                           which GPU it fits, what to change
   verify BEFORE AFTER      run both models in ONNX Runtime and compare outputs,
                            memory and time; needs Python and onnxruntime
   diff A.json B.json       what changed between two reports, for reviews

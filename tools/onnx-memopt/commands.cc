@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "onnx-memopt/diff_command.h"
+#include "onnx-memopt/estimate_command.h"
 #include "onnx-memopt/train_command.h"
 
 namespace onnx_memopt::cli {
@@ -18,6 +19,7 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"diff", RunDiff},
+    {"estimate", RunEstimate},
     {"train", RunTrain},
 };
 

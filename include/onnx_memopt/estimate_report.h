@@ -1,0 +1,137 @@
+// What an estimate says, as plain data; docs/estimating.md explains it.
+// lib/estimate writes it as text and as JSON.
+//
+//   std::cout << EstimateToText(report);
+#ifndef ONNX_MEMOPT_ESTIMATE_REPORT_H_
+#define ONNX_MEMOPT_ESTIMATE_REPORT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace onnx_memopt {
+
+inline constexpr int kEstimateSchemaVersion = 1;
+
+struct EstimateTerm {
+  std::string name;
+  int64_t bytes = 0;
+  std::string formula;
+};
+
+// Of one stage of the pipeline; all its GPUs have the same.
+struct EstimateGpuRow {
+  std::string gpus;          // "0", "0-3"
+  std::string units;         // the part of the model
+  int64_t parameters = 0;    // numbers, before ZeRO
+  int64_t states_bytes = 0;  // weights, gradients, optimizer, on the GPU
+  int64_t saved_bytes = 0;   // of all micro-batches in flight
+  int64_t in_flight = 1;
+  int64_t live_peak_bytes = 0;
+  int64_t total_bytes = 0;
+  int64_t host_bytes = 0;
+  bool fullest = false;
+};
+
+struct EstimatePoint {
+  std::string phase;
+  std::string unit;  // empty where it is no unit of the model
+  bool recompute = false;
+  int64_t live_bytes = 0;
+};
+
+struct EstimateTensor {
+  std::string name;
+  std::string category;
+  int64_t bytes = 0;
+};
+
+struct EstimateAdvice {
+  std::string change;
+  std::string flags;  // on the command line; empty: a change of the model
+  std::string cost;
+  int64_t total_bytes = 0;
+  int64_t saved_bytes = 0;  // against the estimate as asked for
+};
+
+struct EstimateFit {
+  std::string gpu;
+  std::string kind;
+  int64_t memory_bytes = 0;
+  double bandwidth_gbs = 0;
+  double nvlink_gbs = 0;
+  double tflops_16 = 0;
+  bool fits = false;
+  int64_t free_bytes = 0;  // negative: what is missing
+  // Where it does not fit: the cheapest changes that make it fit; empty: none
+  // that are known here.
+  std::vector<std::string> changes;
+  std::string flags;
+  int64_t changed_total_bytes = 0;
+};
+
+struct EstimateBucket {
+  int64_t length = 0;
+  int64_t batch = 0;
+};
+
+struct EstimateReport {
+  std::string path;
+  int64_t parameters = 0;
+  int64_t constant_bytes = 0;
+  int64_t batch = 1;
+  std::string batch_source;  // how the batch is known: a name, or a number
+  std::vector<std::pair<std::string, int64_t>> dims;
+  bool training = true;
+  std::string setup;  // "Adam, fp16, batch 8, 4 GPUs: ..."
+  int64_t gpus = 1;
+
+  // Of the fullest GPU, at its peak.
+  std::vector<EstimateTerm> terms;
+  int64_t live_peak_bytes = 0;
+  int64_t caching_allocated_bytes = 0;  // PyTorch's allocator: rounded
+  int64_t caching_reserved_bytes = 0;   // and fragmented
+  int64_t bfc_reserved_bytes = 0;       // TensorFlow's and ONNX Runtime's
+  int64_t total_bytes = 0;
+  int64_t saved_activation_bytes = 0;  // of one micro-batch
+  int64_t activation_bytes_a_sample = 0;
+  double recompute_overhead = 0;
+  std::string peak_phase;
+  std::string peak_unit;
+  std::vector<EstimatePoint> timeline;
+  std::vector<EstimateTensor> at_peak;  // the largest first
+  std::vector<EstimateGpuRow> per_gpu;
+  int64_t pooled_bytes = 0;  // all GPUs together
+  int64_t host_bytes = 0;    // offloaded, all GPUs together
+
+  std::vector<EstimateTerm> rule_of_thumb;  // its summands
+  int64_t rule_of_thumb_bytes = 0;
+  std::vector<std::string> rule_of_thumb_notes;  // why it is off
+  std::vector<EstimateTerm> published;  // others' formulas for this set-up
+
+  std::optional<int64_t> budget_bytes;
+  std::string budget_name;  // "A100-80GB", "24 GiB"
+  std::optional<int64_t> max_batch;
+  std::string length_name;  // the dimension of `buckets`
+  std::vector<EstimateBucket> buckets;
+  std::vector<EstimateFit> fits;
+  std::vector<EstimateAdvice> advice;  // the largest effect first
+  std::optional<EstimateAdvice> combination;
+  std::vector<std::string> allocator_advice;
+  std::vector<std::string> notes;
+
+  // Files for other tools.
+  std::string deepspeed_json;
+  std::string accelerate_yaml;
+};
+
+// At most 80 columns.
+std::string EstimateToText(const EstimateReport& report);
+std::string EstimateToJson(const EstimateReport& report,
+                           const std::string& tool_version);
+
+}  // namespace onnx_memopt
+
+#endif  // ONNX_MEMOPT_ESTIMATE_REPORT_H_

@@ -1,0 +1,411 @@
+// What a configuration takes on each GPU.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "estimate/change_model.h"
+#include "estimate/pipeline.h"
+#include "onnx_memopt/estimate/configuration.h"
+#include "onnx_memopt/support/checked_math.h"
+#include "onnx_memopt/support/status_macros.h"
+
+namespace onnx_memopt::estimate {
+namespace {
+
+int64_t Times(int64_t a, int64_t b) {
+  return CheckedMul(a, b).value_or(INT64_MAX);
+}
+
+// With one GPU in its data-parallel group there is nothing to divide by.
+ZeroOptions Zero(const Configuration& c) {
+  return {.level = c.zero,
+          .ranks = c.data_parallel,
+          .offload_optimizer = c.offload_optimizer,
+          .offload_parameters = c.offload_parameters};
+}
+
+class Evaluator {
+ public:
+  Evaluator(const Model::View& view, const Configuration& configuration,
+            const EvaluateOptions& options)
+      : facts_(view.facts),
+        blocks_(view.blocks),
+        frozen_(view.frozen),
+        c_(configuration),
+        options_(options) {}
+
+  absl::StatusOr<Estimate> Run() {
+    estimate_.checkpointed_blocks = 0;
+    MakeCheckpoints();
+    std::vector<UnitIndex> begins = {
+        0, static_cast<UnitIndex>(facts_.units.size())};
+    if (c_.pipeline_parallel > 1) {
+      ASSIGN_OR_RETURN(begins, Stages());
+    }
+    for (size_t i = 0; i + 1 < begins.size(); ++i) {
+      estimate_.stages.push_back(
+          EvaluateStage(static_cast<int64_t>(i), begins[i], begins[i + 1]));
+      if (estimate_.stages[i].total_bytes >
+          estimate_.stages[estimate_.fullest].total_bytes) {
+        estimate_.fullest = i;
+      }
+    }
+    return std::move(estimate_);
+  }
+
+ private:
+  void MakeCheckpoints() {
+    if (!c_.training) return;
+    switch (c_.checkpoint) {
+      case CheckpointKind::kNone:
+        return;
+      case CheckpointKind::kSelective:
+        checkpoints_ = AttentionCores(facts_);
+        break;
+      case CheckpointKind::kFull:
+        checkpoints_ = blocks_.blocks;
+        break;
+      case CheckpointKind::kSqrt: {
+        const auto count = static_cast<double>(blocks_.blocks.size());
+        checkpoints_ =
+            GroupBlocks(blocks_.blocks,
+                        std::max<int64_t>(1, std::llround(std::sqrt(count))));
+        break;
+      }
+      case CheckpointKind::kEvery:
+        checkpoints_ = GroupBlocks(blocks_.blocks, c_.checkpoint_every);
+        break;
+    }
+    estimate_.checkpointed_blocks = static_cast<int64_t>(checkpoints_.size());
+    const auto units = static_cast<UnitIndex>(facts_.units.size());
+    const int64_t forward = FlopsOf(facts_, 0, units, c_.batch);
+    int64_t again = 0;
+    for (const Checkpoint& checkpoint : checkpoints_) {
+      again = SaturatingAdd(
+          again, FlopsOf(facts_, checkpoint.begin, checkpoint.end, c_.batch));
+    }
+    // Backward takes twice the arithmetic of forward.
+    if (forward > 0) {
+      estimate_.recompute_overhead =
+          static_cast<double>(again) / (3 * static_cast<double>(forward));
+    }
+  }
+
+  int64_t InFlight(int64_t stage) const {
+    if (c_.gpipe) return c_.micro_batches;
+    return std::min(c_.pipeline_parallel - stage, c_.micro_batches);
+  }
+
+  TraceOptions Trace(UnitIndex begin, UnitIndex end) const {
+    return {.batch = c_.batch,
+            .activation_bytes = c_.precision->activation_bytes,
+            .gradient_bytes = c_.precision->gradient_bytes,
+            .training = c_.training,
+            .loss = c_.loss,
+            .begin = begin,
+            .end = end,
+            .checkpoints = checkpoints_,
+            .tensor_parallel = c_.tensor_parallel,
+            .sequence_parallel = c_.sequence_parallel,
+            .frozen = frozen_};
+  }
+
+  bool is_frozen(ParameterIndex p) const {
+    return !frozen_.empty() && frozen_[p];
+  }
+  int64_t Share(const ParameterFact& parameter, int64_t bytes) const {
+    return parameter.tensor_split ? CeilDiv(bytes, c_.tensor_parallel) : bytes;
+  }
+
+  StateBytes StatesOf(ParameterIndex p) const {
+    const ParameterFact& parameter = facts_.parameters[p];
+    const PrecisionRow& row = *c_.precision;
+    if (parameter.elements == 0) return {};
+    StateBytes bytes;
+    bytes.parameters =
+        Share(parameter, Times(parameter.elements, row.weight_bytes));
+    if (!c_.training || is_frozen(p)) return bytes;
+    bytes.gradients =
+        Share(parameter, Times(parameter.elements, row.gradient_bytes));
+    bytes.master =
+        Share(parameter, Times(parameter.elements, row.master_bytes));
+    bytes.optimizer = Share(
+        parameter, OptimizerStateBytes(*c_.optimizer, row, parameter.dims));
+    return bytes;
+  }
+
+  static void Add(const StateBytes& from, StateBytes* to) {
+    to->parameters = SaturatingAdd(to->parameters, from.parameters);
+    to->gradients = SaturatingAdd(to->gradients, from.gradients);
+    to->master = SaturatingAdd(to->master, from.master);
+    to->optimizer = SaturatingAdd(to->optimizer, from.optimizer);
+  }
+
+  // Every parameter that a unit of the stage uses, however many stages do.
+  std::vector<ParameterIndex> ParametersOf(UnitIndex begin,
+                                           UnitIndex end) const {
+    std::vector<bool> used(facts_.parameters.size());
+    for (UnitIndex u = begin; u < end; ++u) {
+      for (ParameterIndex p : facts_.units[u].parameters) used[p] = true;
+    }
+    std::vector<ParameterIndex> result;
+    for (size_t p = 0; p < used.size(); ++p) {
+      // What nothing reads is on the first stage.
+      const bool unused = facts_.parameters[p].first_use < 0 && begin == 0;
+      if (used[p] || unused) result.push_back(static_cast<ParameterIndex>(p));
+    }
+    return result;
+  }
+
+  absl::StatusOr<std::vector<UnitIndex>> Stages() const {
+    const auto units = static_cast<UnitIndex>(facts_.units.size());
+    const std::vector<int64_t> saved = SavedByUnit(facts_, Trace(0, units));
+    std::vector<int64_t> saved_before(units + 1);
+    std::vector<int64_t> states_before(units + 1);
+    std::vector<int64_t> states(units);
+    for (size_t p = 0; p < facts_.parameters.size(); ++p) {
+      const UnitIndex use = facts_.parameters[p].first_use;
+      if (use < 0) continue;
+      const StateBytes bytes =
+          Partition(StatesOf(static_cast<ParameterIndex>(p)), Zero(c_));
+      states[use] +=
+          bytes.parameters + bytes.gradients + bytes.master + bytes.optimizer;
+    }
+    for (UnitIndex u = 0; u < units; ++u) {
+      saved_before[u + 1] = SaturatingAdd(saved_before[u], saved[u]);
+      states_before[u + 1] = SaturatingAdd(states_before[u], states[u]);
+    }
+    return BalanceStages(
+        blocks_.cuts, units, c_.pipeline_parallel,
+        [&](int64_t stage, UnitIndex begin, UnitIndex end) {
+          return SaturatingAdd(
+              states_before[end] - states_before[begin],
+              Times(saved_before[end] - saved_before[begin], InFlight(stage)));
+        });
+  }
+
+  // The buffers that data parallelism reduces gradients in, and those that hold
+  // a layer's parameters while it runs.
+  int64_t Communication(const StateBytes& whole,
+                        const std::vector<ParameterIndex>& parameters,
+                        UnitIndex begin, UnitIndex end) const {
+    if (c_.data_parallel <= 1 && !(c_.offload_parameters && c_.zero >= 3)) {
+      return 0;
+    }
+    if (c_.zero == 0) return whole.gradients;
+    int64_t elements = 0;
+    for (ParameterIndex p : parameters) {
+      if (is_frozen(p)) continue;
+      elements = SaturatingAdd(
+          elements, Share(facts_.parameters[p], facts_.parameters[p].elements));
+    }
+    int64_t bytes = Times(std::min(elements, kBucketElements),
+                          c_.precision->gradient_bytes);
+    if (c_.zero >= 3) {
+      int64_t largest = 0;
+      for (UnitIndex u = begin; u < end; ++u) {
+        int64_t layer = 0;
+        for (ParameterIndex p : facts_.units[u].parameters) {
+          layer = SaturatingAdd(layer, StatesOf(p).parameters);
+        }
+        largest = std::max(largest, layer);
+      }
+      // The layer that runs, and the next, fetched meanwhile.
+      bytes = SaturatingAdd(bytes, Times(largest, 2));
+    }
+    return bytes;
+  }
+
+  // A block for each tensor that is updated, or one where ZeRO has them flat.
+  std::vector<int64_t> OptimizerTemporaries(
+      const std::vector<ParameterIndex>& parameters) const {
+    if (!c_.training || c_.offload_optimizer) return {};
+    const PrecisionRow& row = *c_.precision;
+    const int64_t each =
+        c_.optimizer->temporaries * row.state_bytes +
+        // The update reads gradients in the master weights' precision.
+        row.master_bytes;
+    std::vector<int64_t> blocks;
+    int64_t sum = 0;
+    for (ParameterIndex p : parameters) {
+      if (is_frozen(p) || facts_.parameters[p].elements == 0) continue;
+      blocks.push_back(Share(facts_.parameters[p],
+                             Times(facts_.parameters[p].elements, each)));
+      sum = SaturatingAdd(sum, blocks.back());
+    }
+    if (c_.zero >= 1) return {CeilDiv(sum, c_.data_parallel)};
+    return blocks;
+  }
+
+  StageEstimate EvaluateStage(int64_t stage, UnitIndex begin,
+                              UnitIndex end) const {
+    StageEstimate result{.begin = begin, .end = end};
+    result.gpus = c_.data_parallel * c_.tensor_parallel;
+    result.in_flight = c_.training ? InFlight(stage) : 1;
+    const std::vector<ParameterIndex> parameters = ParametersOf(begin, end);
+    StateBytes whole;
+    for (ParameterIndex p : parameters) {
+      Add(StatesOf(p), &whole);
+      result.parameters = SaturatingAdd(
+          result.parameters,
+          Share(facts_.parameters[p], facts_.parameters[p].elements));
+    }
+    result.states = Partition(whole, Zero(c_));
+    result.host_bytes = OffloadedBytes(whole, Zero(c_));
+    TraceOptions options = Trace(begin, end);
+    options.waiting_batches = result.in_flight - 1;
+    options.optimizer_temporary_bytes = OptimizerTemporaries(parameters);
+    AddPersistent(result.states, whole, parameters, &options);
+    options.persistent.push_back(
+        {.category = Category::kCommunication,
+         .bytes =
+             c_.training ? Communication(whole, parameters, begin, end) : 0,
+         .name = "communication buffers"});
+    options.persistent.push_back({.category = Category::kConstants,
+                                  .bytes = ConstantsOf(begin, end),
+                                  .name = "constants"});
+    result.saved_bytes = c_.training ? SavedBytes(facts_, options) : 0;
+    result.trace = TraceStep(facts_, options);
+    result.profile = Replay(result.trace);
+    result.live_peak_bytes = result.profile.peak_bytes;
+    result.at_peak = result.profile.at_peak;
+    if (options_.allocators) {
+      result.caching = SimulateCaching(result.trace, /*steps=*/2);
+      result.reserved_bytes = result.caching.peak_reserved_bytes;
+    } else {
+      result.reserved_bytes = static_cast<int64_t>(std::min(
+          static_cast<double>(result.live_peak_bytes) * options_.fragmentation,
+          9e18));
+    }
+    result.total_bytes =
+        SaturatingAdd(result.reserved_bytes, kContextBytes + kWorkspaceBytes);
+    return result;
+  }
+
+  int64_t ConstantsOf(UnitIndex begin, UnitIndex end) const {
+    int64_t bytes = 0;
+    for (const ConstantFact& constant : facts_.constants) {
+      const UnitIndex use = std::max(constant.first_use, 0);
+      if (use >= begin && use < end)
+        bytes = SaturatingAdd(bytes, constant.bytes);
+    }
+    return bytes;
+  }
+
+  // Tensor by tensor where each is one allocation, as a whole where ZeRO puts
+  // them into flat buffers.
+  void AddPersistent(const StateBytes& part, const StateBytes& whole,
+                     const std::vector<ParameterIndex>& parameters,
+                     TraceOptions* options) const {
+    auto& blocks = options->persistent;
+    const auto add = [&](Category category, int64_t bytes, std::string name) {
+      if (bytes > 0) {
+        blocks.push_back(
+            {.category = category, .bytes = bytes, .name = std::move(name)});
+      }
+    };
+    const bool flat_parameters = part.parameters != whole.parameters;
+    const bool flat_states = c_.zero >= 1 || c_.offload_optimizer;
+    for (ParameterIndex p : parameters) {
+      const StateBytes bytes = StatesOf(p);
+      const std::string& name = facts_.parameters[p].name;
+      if (!flat_parameters) add(Category::kParameters, bytes.parameters, name);
+      if (flat_states) continue;
+      add(Category::kMaster, bytes.master, name);
+      const int64_t moments = std::max<int64_t>(c_.optimizer->moments, 1);
+      for (int64_t m = 0; m < moments; ++m) {
+        add(Category::kOptimizerState, bytes.optimizer / moments, name);
+      }
+    }
+    if (flat_parameters) {
+      add(Category::kParameters, part.parameters, "parameters");
+    }
+    if (flat_states) {
+      add(Category::kMaster, part.master, "master weights");
+      add(Category::kOptimizerState, part.optimizer, "optimizer state");
+    }
+    options->gradients_persist =
+        c_.accumulate > 1 || c_.micro_batches > 1 || c_.zero >= 2;
+    if (options->gradients_persist) {
+      add(Category::kGradients, part.gradients, "gradients");
+    }
+  }
+
+  const ModelFacts& facts_;
+  const ModelBlocks& blocks_;
+  const std::vector<bool>& frozen_;
+  const Configuration& c_;
+  const EvaluateOptions& options_;
+  std::vector<Checkpoint> checkpoints_;
+  Estimate estimate_;
+};
+
+}  // namespace
+
+absl::StatusOr<const Model::View*> Model::Get(
+    const Configuration& configuration) {
+  auto& view =
+      views_[{{configuration.fused_attention, configuration.tensor_parallel},
+              configuration.change}];
+  if (view) return view.get();
+  auto made = std::make_unique<View>();
+  ASSIGN_OR_RETURN(
+      made->facts,
+      ExtractFacts(*graph_,
+                   {.fused_attention = configuration.fused_attention,
+                    .batch_symbol = batch_symbol_,
+                    .tensor_parallel = configuration.tensor_parallel}));
+  made->blocks = FindBlocks(made->facts);
+  ChangeModel(configuration.change, made.get());
+  view = std::move(made);
+  return view.get();
+}
+
+absl::StatusOr<Estimate> Evaluate(Model* model,
+                                  const Configuration& configuration,
+                                  const EvaluateOptions& options) {
+  ASSIGN_OR_RETURN(const Model::View* view, model->Get(configuration));
+  return Evaluator(*view, configuration, options).Run();
+}
+
+absl::StatusOr<int64_t> LargestBatch(Model* model,
+                                     const Configuration& configuration,
+                                     int64_t budget_bytes) {
+  constexpr int64_t kMostSamples = int64_t{1} << 24;
+  Configuration c = configuration;
+  const auto fits = [&](int64_t batch) -> absl::StatusOr<bool> {
+    c.batch = batch;
+    // The allocator is asked only where the live peak leaves room.
+    ASSIGN_OR_RETURN(Estimate estimate,
+                     Evaluate(model, c, {.allocators = false}));
+    if (estimate.worst().total_bytes > budget_bytes) return false;
+    ASSIGN_OR_RETURN(estimate, Evaluate(model, c, {}));
+    return estimate.worst().total_bytes <= budget_bytes;
+  };
+  ASSIGN_OR_RETURN(const bool one, fits(1));
+  if (!one) return 0;
+  int64_t low = 1;
+  int64_t high = 2;
+  while (high <= kMostSamples) {
+    ASSIGN_OR_RETURN(const bool ok, fits(high));
+    if (!ok) break;
+    low = high;
+    high *= 2;
+  }
+  while (high - low > 1 && low < kMostSamples) {
+    const int64_t middle = low + (high - low) / 2;
+    ASSIGN_OR_RETURN(const bool ok, fits(middle));
+    (ok ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace onnx_memopt::estimate

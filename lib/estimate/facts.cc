@@ -1,0 +1,722 @@
+// From a graph to ModelFacts.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "estimate/fusion.h"
+#include "estimate/gradient_flow.h"
+#include "estimate/tensor_parallel.h"
+#include "estimate/torch_saved.h"
+#include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/analysis/sizes.h"
+#include "onnx_memopt/analysis/timeline.h"
+#include "onnx_memopt/estimate/model_facts.h"
+#include "onnx_memopt/support/checked_math.h"
+#include "onnx_memopt/support/status_macros.h"
+
+namespace onnx_memopt::estimate {
+namespace {
+
+using ir::NodeId;
+using ir::ValueId;
+
+constexpr BufferIndex kNoBuffer = -1;
+
+// How a value's elements lie in its buffer.
+enum class Layout : uint8_t {
+  kContiguous,
+  kPermuted,
+  // Fused attention writes [batch, token, head, feature], whatever order the
+  // graph gives its result.
+  kTokensFirst,
+};
+
+bool Contains(const BufferList& list, BufferIndex buffer) {
+  return std::find(list.begin(), list.end(), buffer) != list.end();
+}
+void AddOnce(BufferIndex buffer, BufferList* list) {
+  if (buffer != kNoBuffer && !Contains(*list, buffer)) list->push_back(buffer);
+}
+
+// A view in PyTorch: no bytes of its own.
+bool IsTorchView(const ir::Node& node) {
+  return node.info->view_of == 0 || node.op_type == "Transpose" ||
+         node.op_type == "Split" || node.op_type == "Slice" ||
+         node.op_type == "Expand" || node.op_type == "SplitToSequence" ||
+         node.op_type == "SequenceAt";
+}
+
+bool IsNorm(absl::string_view op) {
+  return op == "BatchNormalization" || op == "InstanceNormalization" ||
+         op == "GroupNormalization";
+}
+
+class Extractor {
+ public:
+  Extractor(const ir::Graph& graph, const FactOptions& options)
+      : graph_(graph), options_(options) {}
+
+  absl::StatusOr<ModelFacts> Run() {
+    analysis::AnalysisManager analyses(&graph_);
+    ASSIGN_OR_RETURN(const analysis::Timeline* timeline,
+                     analyses.Get<analysis::Timeline>());
+    steps_ = timeline->steps(ir::kMainBlock);
+    fusions_ =
+        FindFusions(graph_, steps_, {.attention = options_.fused_attention});
+    fusion_of_.assign(graph_.num_nodes(), -1);
+    std::vector<bool> ignored(graph_.num_values());
+    for (size_t i = 0; i < fusions_.size(); ++i) {
+      for (NodeId id : fusions_[i].nodes) {
+        fusion_of_[ir::Index(id)] = static_cast<int32_t>(i);
+        if (fusions_[i].kind == FusionKind::kGroupNorm &&
+            graph_.node(id).op_type == "InstanceNormalization") {
+          for (ValueId operand : graph_.node(id).operands) {
+            if (operand != ir::kNoValue) ignored[ir::Index(operand)] = true;
+          }
+        }
+      }
+    }
+    flow_ = FindGradientFlow(graph_, steps_, ignored);
+    if (options_.tensor_parallel > 1) {
+      ASSIGN_OR_RETURN(
+          const TensorSplit split,
+          SplitTensors(graph_, steps_, flow_, options_.tensor_parallel));
+      split_ = split.split;
+      facts_.notes.push_back(
+          absl::StrCat("tensor parallel: ", split.column_products,
+                       " products by column, ", split.row_products, " by row, ",
+                       split.whole_products, " whole on every GPU"));
+    } else {
+      split_.assign(graph_.num_values(), false);
+    }
+    FindBatch();
+    MarkAttention();
+    buffer_of_.assign(graph_.num_values(), kNoBuffer);
+    layout_.assign(graph_.num_values(), Layout::kContiguous);
+    AddInputs();
+    AddWeights();
+    for (NodeId id : steps_) Visit(id);
+    for (ValueId result : graph_.block(ir::kMainBlock).results) {
+      if (result == ir::kNoValue) continue;
+      const BufferIndex buffer = buffer_of_[ir::Index(result)];
+      if (buffer == kNoBuffer) continue;
+      facts_.buffers[buffer].is_output = true;
+      const ir::Type& type = graph_.value(result).type;
+      if (facts_.output_rank == 0 && facts_.buffers[buffer].has_gradient &&
+          type.shape) {
+        facts_.output_rank = type.shape->size();
+      }
+      facts_.outputs.push_back(buffer);
+    }
+    return std::move(facts_);
+  }
+
+ private:
+  // ---- sizes
+
+  void FindBatch() {
+    facts_.batch_symbol = options_.batch_symbol.empty()
+                              ? FindBatchSymbol(graph_)
+                              : options_.batch_symbol;
+    one_ = analysis::AssumedBindings(graph_);
+    two_ = one_;
+    if (!facts_.batch_symbol.empty()) {
+      one_[facts_.batch_symbol] = 1;
+      two_[facts_.batch_symbol] = 2;
+      return;
+    }
+    for (ValueId input : graph_.block(ir::kMainBlock).params) {
+      const ir::Type& type = graph_.value(input).type;
+      if (!type.shape || type.shape->empty() || !(*type.shape)[0]) continue;
+      const std::optional<int64_t> batch = (*type.shape)[0]->Evaluate(one_);
+      if (batch && *batch > 0) facts_.model_batch = *batch;
+      return;
+    }
+  }
+
+  Amount ToAmount(const ir::Dim& dim, bool depends, bool* known) const {
+    const std::optional<int64_t> one = dim.Evaluate(one_);
+    if (!one) {
+      *known = false;
+      return {};
+    }
+    if (!facts_.batch_symbol.empty()) {
+      const std::optional<int64_t> two = dim.Evaluate(two_);
+      if (two && *two >= *one) {
+        return {.fixed = *one - (*two - *one), .per_sample = *two - *one};
+      }
+      return {.fixed = *one};
+    }
+    if (depends && *one % facts_.model_batch == 0) {
+      return {.per_sample = *one / facts_.model_batch};
+    }
+    return {.fixed = *one};
+  }
+
+  Amount ElementsOf(ValueId value) {
+    const ir::Type& type = graph_.value(value).type;
+    bool known = type.is_tensor() && type.shape.has_value();
+    Amount amount;
+    if (known) {
+      const std::optional<ir::Dim> elements = ir::NumElements(*type.shape);
+      known = elements.has_value();
+      if (known) {
+        amount = ToAmount(*elements, flow_.depends_on_input[ir::Index(value)],
+                          &known);
+      }
+    }
+    if (!known) facts_.unknown.push_back(graph_.value(value).name);
+    return amount;
+  }
+
+  // Elements with the dims from `axis` on left out: one for each row.
+  Amount RowsOf(ValueId value, int64_t axis) {
+    const ir::Type& type = graph_.value(value).type;
+    if (!type.shape) return {};
+    const auto rank = static_cast<int64_t>(type.shape->size());
+    if (axis < 0) axis += rank;
+    ir::Shape rows;
+    for (int64_t i = 0; i < std::min(axis, rank); ++i) {
+      rows.push_back((*type.shape)[i]);
+    }
+    const std::optional<ir::Dim> elements = ir::NumElements(rows);
+    bool known = true;
+    return elements ? ToAmount(*elements,
+                               flow_.depends_on_input[ir::Index(value)], &known)
+                    : Amount{};
+  }
+
+  static Amount Times(const Amount& amount, int64_t factor) {
+    return {.fixed = amount.fixed * factor,
+            .per_sample = amount.per_sample * factor};
+  }
+
+  int64_t BitsOf(ValueId value) const {
+    const ir::Value& v = graph_.value(value);
+    if (IsFloatingPoint(v)) return 0;
+    return BitWidth(v.type.element).value_or(8);
+  }
+
+  // ---- buffers
+
+  BufferIndex AddBuffer(BufferFact buffer) {
+    facts_.buffers.push_back(std::move(buffer));
+    return static_cast<BufferIndex>(facts_.buffers.size()) - 1;
+  }
+
+  BufferIndex NewBuffer(ValueId value) {
+    return AddBuffer({.name = graph_.value(value).name,
+                      .elements = ElementsOf(value),
+                      .bits = BitsOf(value),
+                      .has_gradient = flow_.has_gradient[ir::Index(value)],
+                      .tensor_split = split_[ir::Index(value)]});
+  }
+
+  BufferIndex InternalBuffer(ValueId of, absl::string_view what,
+                             Amount elements, int64_t bits) {
+    return AddBuffer({.name = absl::StrCat(what, " of ", graph_.value(of).name),
+                      .elements = elements,
+                      .bits = bits,
+                      .tensor_split = split_[ir::Index(of)]});
+  }
+
+  void AddInputs() {
+    for (ValueId input : graph_.block(ir::kMainBlock).params) {
+      const BufferIndex buffer = NewBuffer(input);
+      facts_.buffers[buffer].is_input = true;
+      buffer_of_[ir::Index(input)] = buffer;
+    }
+  }
+
+  void AddWeights() {
+    parameter_of_.assign(graph_.num_values(), -1);
+    constant_of_.assign(graph_.num_values(), -1);
+    for (size_t i = 0; i < graph_.num_values(); ++i) {
+      const ir::Value& value = graph_.value(ValueId{static_cast<uint32_t>(i)});
+      if (value.weight == ir::kNoWeight) continue;
+      const ir::Weight& weight = graph_.weight(value.weight);
+      if (!flow_.trained[i]) {
+        constant_of_[i] = static_cast<int32_t>(facts_.constants.size());
+        facts_.constants.push_back({.bytes = weight.size_bytes});
+        continue;
+      }
+      parameter_of_[i] = static_cast<ParameterIndex>(facts_.parameters.size());
+      ParameterFact parameter{.name = value.name, .elements = 1};
+      for (int64_t dim : weight.dims) {
+        parameter.dims.push_back(dim);
+        parameter.elements =
+            CheckedMul(parameter.elements, dim).value_or(INT64_MAX);
+      }
+      parameter.tensor_split = split_[i];
+      facts_.parameters.push_back(std::move(parameter));
+    }
+  }
+
+  // ---- units
+
+  void MarkAttention() {
+    in_attention_.assign(graph_.num_nodes(), false);
+    const auto cores = FindAttention(graph_, steps_);
+    facts_.attentions = static_cast<int64_t>(cores.size());
+    for (const auto& core : cores) {
+      for (NodeId id : core) in_attention_[ir::Index(id)] = true;
+    }
+  }
+
+  void Visit(NodeId id) {
+    const ir::Node& node = graph_.node(id);
+    CountOps(node);
+    const int32_t fusion = fusion_of_[ir::Index(id)];
+    if (fusion >= 0) {
+      if (fusions_[fusion].nodes.back() == id) AddFused(fusions_[fusion]);
+      return;
+    }
+    if (node.op_type == "Constant" || IsBehindWeights(node)) return;
+    if (IsTorchView(node) || IsIdleDropout(node) || IsIdleCast(node)) {
+      AddView(node);
+      return;
+    }
+    AddUnit(id);
+  }
+
+  void CountOps(const ir::Node& node) {
+    facts_.has_batch_norm |= node.op_type == "BatchNormalization";
+    facts_.has_dropout |= node.op_type == "Dropout";
+    if (node.op_type == "Conv") ++facts_.convolutions;
+    if (IsNorm(node.op_type)) ++facts_.convolutions_with_norm;
+  }
+
+  // Makes nothing but weights under another shape.
+  bool IsBehindWeights(const ir::Node& node) const {
+    return !node.results.empty() && node.results[0] != ir::kNoValue &&
+           !flow_.weights_behind[ir::Index(node.results[0])].empty();
+  }
+
+  // With a ratio of 0 it hands its operand on.
+  bool IsIdleDropout(const ir::Node& node) const {
+    if (node.op_type != "Dropout" || node.operands.size() < 2 ||
+        node.operands[1] == ir::kNoValue) {
+      return false;
+    }
+    const auto& ratio = graph_.value(node.operands[1]).contents;
+    return ratio && ratio->elements.size() == 1 && ratio->elements[0].real &&
+           *ratio->elements[0].real == 0;
+  }
+
+  void AddView(const ir::Node& node) {
+    if (node.operands.empty() || node.operands[0] == ir::kNoValue) return;
+    const ValueId source = node.operands[0];
+    const BufferIndex buffer = buffer_of_[ir::Index(source)];
+    const Layout layout = layout_[ir::Index(source)];
+    for (ValueId result : node.results) {
+      if (result == ir::kNoValue) continue;
+      if (layout != Layout::kContiguous && node.info->view_of == 0 &&
+          MergesDims(source, result)) {
+        AddCopy(source, result);
+        continue;
+      }
+      buffer_of_[ir::Index(result)] = buffer;
+      layout_[ir::Index(result)] = LayoutAfter(node, layout);
+    }
+  }
+
+  bool IsIdleCast(const ir::Node& node) const {
+    if ((node.op_type != "Cast" && node.op_type != "CastLike") ||
+        node.operands[0] == ir::kNoValue || node.results[0] == ir::kNoValue) {
+      return false;
+    }
+    const ir::Type& from = graph_.value(node.operands[0]).type;
+    const ir::Type& to = graph_.value(node.results[0]).type;
+    return from.is_tensor() && to.is_tensor() && from.element == to.element;
+  }
+
+  static Layout LayoutAfter(const ir::Node& node, Layout layout) {
+    if (node.op_type == "Expand") return Layout::kPermuted;
+    if (node.op_type != "Transpose") return layout;
+    const std::vector<int64_t>* perm = ir::IntsAttribute(node, "perm");
+    const bool swaps_heads =
+        perm != nullptr && *perm == std::vector<int64_t>{0, 2, 1, 3};
+    return layout == Layout::kTokensFirst && swaps_heads ? Layout::kContiguous
+                                                         : Layout::kPermuted;
+  }
+
+  // A reshape of a permuted tensor that does more than split dims or drop ones:
+  // a contiguous copy.
+  bool MergesDims(ValueId source, ValueId result) const {
+    const ir::Type& from = graph_.value(source).type;
+    const ir::Type& to = graph_.value(result).type;
+    if (!from.shape || !to.shape) return true;
+    // Every dim of the source but ones must be a product of dims of the result.
+    size_t next = 0;
+    for (const auto& dim : *from.shape) {
+      if (!dim) return true;
+      const int64_t size = dim->Evaluate(one_).value_or(0);
+      if (size == 1) continue;
+      int64_t product = 1;
+      while (next < to.shape->size() && product < size) {
+        product *= (*to.shape)[next]
+                       ? (*to.shape)[next]->Evaluate(one_).value_or(0)
+                       : 0;
+        ++next;
+        if (product == 0) return true;
+      }
+      if (product != size) return true;
+    }
+    return false;
+  }
+
+  void AddCopy(ValueId source, ValueId result) {
+    UnitFact unit{.name = graph_.value(result).name, .op = "contiguous copy"};
+    AddOnce(buffer_of_[ir::Index(source)], &unit.reads);
+    const BufferIndex buffer = NewBuffer(result);
+    buffer_of_[ir::Index(result)] = buffer;
+    unit.writes.push_back(buffer);
+    unit.passes_gradient = true;
+    Finish(std::move(unit));
+  }
+
+  void ReadOperand(ValueId value, UnitFact* unit) {
+    AddOnce(buffer_of_[ir::Index(value)], &unit->reads);
+    for (ValueId weight : flow_.weights_behind[ir::Index(value)]) {
+      const ParameterIndex parameter = parameter_of_[ir::Index(weight)];
+      if (parameter >= 0) {
+        if (std::find(unit->parameters.begin(), unit->parameters.end(),
+                      parameter) == unit->parameters.end()) {
+          unit->parameters.push_back(parameter);
+        }
+        continue;
+      }
+      const int32_t constant = constant_of_[ir::Index(weight)];
+      if (constant >= 0 && facts_.constants[constant].first_use < 0) {
+        facts_.constants[constant].first_use =
+            static_cast<UnitIndex>(facts_.units.size());
+      }
+    }
+  }
+
+  void AddFlops(const ir::Node& node, Amount* flops) const {
+    if (node.info->flops == nullptr || node.results.empty() ||
+        node.results[0] == ir::kNoValue) {
+      return;
+    }
+    const std::optional<ir::Dim> count = node.info->flops(graph_, node);
+    bool known = true;
+    if (!count) return;
+    const Amount amount = ToAmount(
+        *count, flow_.depends_on_input[ir::Index(node.results[0])], &known);
+    flops->fixed = SaturatingAdd(flops->fixed, amount.fixed);
+    flops->per_sample = SaturatingAdd(flops->per_sample, amount.per_sample);
+  }
+
+  void AddUnit(NodeId id) {
+    const ir::Node& node = graph_.node(id);
+    UnitFact unit{.name = graph_.DisplayName(id),
+                  .op = node.op_type,
+                  .in_attention = in_attention_[ir::Index(id)]};
+    std::vector<ValueId> uses;
+    ir::CollectUses(graph_, id, &uses);
+    for (ValueId use : uses) ReadOperand(use, &unit);
+    bool differentiable = false;
+    for (ValueId result : node.results) {
+      if (result == ir::kNoValue) continue;
+      const BufferIndex buffer = NewBuffer(result);
+      buffer_of_[ir::Index(result)] = buffer;
+      unit.writes.push_back(buffer);
+      differentiable |= flow_.has_gradient[ir::Index(result)];
+    }
+    AddFlops(node, &unit.flops);
+    if (!node.blocks.empty()) AddNested(node, &unit);
+    if (differentiable) AddSaved(node, &unit);
+    unit.passes_gradient =
+        differentiable && (node.op_type == "Add" || node.op_type == "Sum");
+    Finish(std::move(unit));
+  }
+
+  void AddSaved(const ir::Node& node, UnitFact* unit) {
+    const auto has_gradient = [&](size_t i) {
+      return i < node.operands.size() && node.operands[i] != ir::kNoValue &&
+             flow_.has_gradient[ir::Index(node.operands[i])];
+    };
+    const TorchSaved saved = SavedByTorch(node, has_gradient);
+    const auto has = [](uint32_t mask, size_t i) {
+      return (mask >> std::min<size_t>(i, 31) & 1) != 0;
+    };
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const ValueId operand = node.operands[i];
+      if (operand == ir::kNoValue || !has(saved.operands, i)) continue;
+      if (NeedsCopy(node, operand)) {
+        const BufferIndex copy = InternalBuffer(
+            operand, "contiguous copy", ElementsOf(operand), BitsOf(operand));
+        unit->writes.push_back(copy);
+        unit->saves.push_back(copy);
+        continue;
+      }
+      AddOnce(buffer_of_[ir::Index(operand)], &unit->saves);
+    }
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      if (node.results[i] == ir::kNoValue || !has(saved.results, i)) continue;
+      AddOnce(buffer_of_[ir::Index(node.results[i])], &unit->saves);
+    }
+    AddExtra(node, saved.extra, unit);
+  }
+
+  // A batched product wants its operands as one batch of matrices.
+  bool NeedsCopy(const ir::Node& node, ValueId operand) const {
+    const ir::Type& type = graph_.value(operand).type;
+    return node.op_type == "MatMul" &&
+           layout_[ir::Index(operand)] != Layout::kContiguous && type.shape &&
+           type.shape->size() >= 4 &&
+           buffer_of_[ir::Index(operand)] != kNoBuffer;
+  }
+
+  void AddExtra(const ir::Node& node, ExtraSaved extra, UnitFact* unit) {
+    if (extra == ExtraSaved::kNone || node.results.empty() ||
+        node.results[0] == ir::kNoValue || node.operands.empty()) {
+      return;
+    }
+    const ValueId result = node.results[0];
+    // The node has it as a result of its own.
+    const bool given =
+        node.results.size() > 1 && node.results[1] != ir::kNoValue;
+    switch (extra) {
+      case ExtraSaved::kNone:
+        return;
+      case ExtraSaved::kMask:
+        SaveExtra(given ? buffer_of_[ir::Index(node.results[1])]
+                        : InternalBuffer(result, "mask", ElementsOf(result), 8),
+                  !given, unit);
+        return;
+      case ExtraSaved::kIndices:
+        SaveExtra(
+            given ? buffer_of_[ir::Index(node.results[1])]
+                  : InternalBuffer(result, "indices", ElementsOf(result), 64),
+            !given, unit);
+        return;
+      case ExtraSaved::kRowStats: {
+        const int64_t axis = ir::IntAttribute(node, "axis", -1);
+        SaveExtra(InternalBuffer(result, "statistics",
+                                 Times(RowsOf(node.operands[0], axis), 2), 32),
+                  /*is_new=*/true, unit);
+        return;
+      }
+      case ExtraSaved::kChannelStats:
+        SaveExtra(ChannelStats(node.operands[0],
+                               node.op_type == "BatchNormalization"),
+                  /*is_new=*/true, unit);
+        return;
+    }
+  }
+
+  static void SaveExtra(BufferIndex buffer, bool is_new, UnitFact* unit) {
+    if (is_new) unit->writes.push_back(buffer);
+    AddOnce(buffer, &unit->saves);
+  }
+
+  BufferIndex ChannelStats(ValueId image, bool over_batch) {
+    Amount amount = RowsOf(image, 2);
+    if (over_batch) {
+      amount = {.fixed = amount.fixed + amount.per_sample};
+    }
+    return InternalBuffer(image, "statistics", Times(amount, 2), 32);
+  }
+
+  // Values of the blocks of a node, each counted once.
+  void AddNested(const ir::Node& node, UnitFact* unit) {
+    std::vector<ir::BlockId> blocks(node.blocks.begin(), node.blocks.end());
+    Amount sum;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      for (NodeId id : graph_.block(blocks[i]).nodes) {
+        const ir::Node& inner = graph_.node(id);
+        blocks.insert(blocks.end(), inner.blocks.begin(), inner.blocks.end());
+        if (IsTorchView(inner)) continue;
+        for (ValueId result : inner.results) {
+          if (result == ir::kNoValue ||
+              !IsFloatingPoint(graph_.value(result))) {
+            continue;
+          }
+          const Amount elements = ElementsOf(result);
+          sum.fixed = SaturatingAdd(sum.fixed, elements.fixed);
+          sum.per_sample = SaturatingAdd(sum.per_sample, elements.per_sample);
+        }
+      }
+    }
+    const BufferIndex buffer = AddBuffer(
+        {.name = absl::StrCat("inside ", unit->name), .elements = sum});
+    unit->writes.push_back(buffer);
+    unit->saves.push_back(buffer);
+  }
+
+  void AddFused(const Fusion& fusion) {
+    const NodeId last = fusion.nodes.back();
+    const ir::Node& node = graph_.node(last);
+    UnitFact unit{.name = graph_.DisplayName(last),
+                  .op = std::string(fusion.name),
+                  .in_attention = fusion.kind == FusionKind::kAttention};
+    const auto inside = [&](ValueId value) {
+      const NodeId producer = graph_.value(value).producer;
+      return producer != ir::kNoNode &&
+             std::find(fusion.nodes.begin(), fusion.nodes.end(), producer) !=
+                 fusion.nodes.end();
+    };
+    for (NodeId id : fusion.nodes) {
+      for (ValueId operand : graph_.node(id).operands) {
+        if (operand != ir::kNoValue && !inside(operand)) {
+          ReadOperand(operand, &unit);
+        }
+      }
+      AddFlops(graph_.node(id), &unit.flops);
+    }
+    const ValueId result = node.results[0];
+    const BufferIndex buffer = NewBuffer(result);
+    buffer_of_[ir::Index(result)] = buffer;
+    unit.writes.push_back(buffer);
+    if (fusion.kind == FusionKind::kAttention) {
+      layout_[ir::Index(result)] = Layout::kTokensFirst;
+    }
+    if (flow_.has_gradient[ir::Index(result)]) {
+      for (ValueId saved : fusion.saved) {
+        AddOnce(buffer_of_[ir::Index(saved)], &unit.saves);
+      }
+      AddFusedExtra(fusion, &unit);
+    }
+    Finish(std::move(unit));
+  }
+
+  void AddFusedExtra(const Fusion& fusion, UnitFact* unit) {
+    switch (fusion.kind) {
+      case FusionKind::kGelu:
+      case FusionKind::kSilu:
+        return;
+      case FusionKind::kBias: {
+        const ir::Node& product = graph_.node(fusion.nodes[0]);
+        UnitFact inner;
+        AddSaved(product, &inner);
+        for (BufferIndex b : inner.writes) unit->writes.push_back(b);
+        for (BufferIndex b : inner.saves) AddOnce(b, &unit->saves);
+        return;
+      }
+      case FusionKind::kGroupNorm: {
+        for (NodeId id : fusion.nodes) {
+          if (graph_.node(id).op_type != "InstanceNormalization") continue;
+          SaveExtra(ChannelStats(graph_.node(id).operands[0], false),
+                    /*is_new=*/true, unit);
+        }
+        return;
+      }
+      case FusionKind::kLayerNorm:
+        SaveExtra(InternalBuffer(fusion.saved[0], "statistics",
+                                 Times(RowsOf(fusion.saved[0], -1), 2), 32),
+                  /*is_new=*/true, unit);
+        return;
+      case FusionKind::kAttention:
+        for (NodeId id : fusion.nodes) {
+          if (graph_.node(id).op_type != "Softmax") continue;
+          const ValueId scores = graph_.node(id).results[0];
+          SaveExtra(
+              InternalBuffer(scores, "log-sum-exp", RowsOf(scores, -1), 32),
+              /*is_new=*/true, unit);
+        }
+        return;
+    }
+  }
+
+  void Finish(UnitFact unit) {
+    bool differentiable = false;
+    for (BufferIndex b : unit.writes) {
+      differentiable |= facts_.buffers[b].has_gradient;
+    }
+    if (differentiable) {
+      for (BufferIndex b : unit.reads) {
+        if (facts_.buffers[b].has_gradient) unit.gradients.push_back(b);
+      }
+    }
+    int64_t elements = 0;
+    for (ParameterIndex p : unit.parameters) {
+      ParameterFact& parameter = facts_.parameters[p];
+      if (parameter.first_use < 0) {
+        parameter.first_use = static_cast<UnitIndex>(facts_.units.size());
+      }
+      elements = SaturatingAdd(elements, parameter.elements);
+    }
+    facts_.largest_layer = std::max(facts_.largest_layer, elements);
+    facts_.units.push_back(std::move(unit));
+  }
+
+  const ir::Graph& graph_;
+  const FactOptions& options_;
+  ModelFacts facts_;
+  absl::Span<const NodeId> steps_;
+  std::vector<Fusion> fusions_;
+  std::vector<int32_t> fusion_of_;  // by NodeId; -1: none
+  GradientFlow flow_;
+  std::vector<bool> split_;         // by ValueId: tensor parallel
+  std::vector<bool> in_attention_;  // by NodeId
+  ir::Bindings one_;                // for a batch of 1
+  ir::Bindings two_;
+  std::vector<BufferIndex> buffer_of_;  // by ValueId
+  std::vector<Layout> layout_;
+  std::vector<ParameterIndex> parameter_of_;
+  std::vector<int32_t> constant_of_;
+};
+
+int64_t SaturatingMul(int64_t a, int64_t b) {
+  return CheckedMul(a, b).value_or(INT64_MAX);
+}
+
+}  // namespace
+
+int64_t Amount::At(int64_t batch) const {
+  return SaturatingAdd(fixed, SaturatingMul(per_sample, batch));
+}
+
+int64_t BufferFact::Bytes(int64_t batch, int64_t float_bytes) const {
+  const int64_t count = elements.At(batch);
+  if (bits == 0) return SaturatingMul(count, float_bytes);
+  if (bits % 8 == 0) return SaturatingMul(count, bits / 8);
+  return CeilDiv(SaturatingMul(count, bits), 8);
+}
+
+int64_t ModelFacts::num_parameters() const {
+  int64_t count = 0;
+  for (const ParameterFact& parameter : parameters) {
+    count = SaturatingAdd(count, parameter.elements);
+  }
+  return count;
+}
+
+int64_t ModelFacts::constant_bytes() const {
+  int64_t bytes = 0;
+  for (const ConstantFact& constant : constants) {
+    bytes = SaturatingAdd(bytes, constant.bytes);
+  }
+  return bytes;
+}
+
+std::string FindBatchSymbol(const ir::Graph& graph) {
+  for (ValueId input : graph.block(ir::kMainBlock).params) {
+    const ir::Type& type = graph.value(input).type;
+    if (!type.shape || type.shape->empty() || !(*type.shape)[0]) continue;
+    const std::string text = (*type.shape)[0]->ToString();
+    if (std::find(graph.symbols.begin(), graph.symbols.end(), text) !=
+        graph.symbols.end()) {
+      return text;
+    }
+  }
+  return "";
+}
+
+absl::StatusOr<ModelFacts> ExtractFacts(const ir::Graph& graph,
+                                        const FactOptions& options) {
+  return Extractor(graph, options).Run();
+}
+
+}  // namespace onnx_memopt::estimate
