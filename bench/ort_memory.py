@@ -5,7 +5,8 @@ through /proc/self/clear_refs, less what is resident before the first run. The
 C library is told to give freed memory back at once.
 
   measure(path, {"enable_mem_pattern": False}, threads=2, dims={"batch": 8})
-  -> {"peaks": [first, second, third], "orders": [...], "version": "1.32.0"}
+  -> {"peaks": [first, second, third], "seconds": [...], "orders": [...],
+      "version": "1.32.0"}
 
 As a program: reads a job as JSON from stdin, and prints such a result.
 """
@@ -16,6 +17,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 BARE = {"enable_cpu_mem_arena": False, "enable_mem_pattern": False}
 LEVELS = {"none": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC",
@@ -146,7 +148,8 @@ def executed(profile):
 def child(job, folder):
     import numpy as np
     import onnxruntime as ort
-    result = {"peaks": [], "orders": [], "version": ort.__version__}
+    result = {"peaks": [], "seconds": [], "orders": [],
+              "version": ort.__version__}
     for path in job["models"]:
         session = ort.InferenceSession(
             path, session_options(ort, job, folder),
@@ -158,7 +161,9 @@ def child(job, folder):
         base = status_bytes("VmRSS")
         for _ in range(job["runs"]):
             reset_peak()
+            start = time.perf_counter()
             outputs = session.run(None, feeds)
+            result["seconds"].append(time.perf_counter() - start)
             result["peaks"].append(status_bytes("VmHWM") - base)
             del outputs
         if job.get("profile"):
