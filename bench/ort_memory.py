@@ -45,6 +45,18 @@ def orders(paths, options=None, timeout=600):
                     "dims": {}, "runs": 1}, timeout)["orders"]
 
 
+def kernel_seconds(path, level="all", threads=2, dims=None, runs=3,
+                   timeout=600):
+    """Of each node, by name: its shortest execution, and how often it is
+    executed in a run."""
+    job = {"models": [str(path)], "profile": True, "options": {},
+           "level": level, "threads": threads, "dims": dims or {},
+           "runs": runs}
+    kernels = run_job(job, timeout)["kernels"][0]
+    return {name: (min(times), len(times) / runs)
+            for name, times in kernels.items()}
+
+
 def write_optimized(path, target, level="all", timeout=600):
     """Writes the graph that ONNX Runtime runs; the weights are not kept.
 
@@ -142,13 +154,14 @@ def executed(profile):
     events = [e for e in json.loads(pathlib.Path(profile).read_text())
               if e.get("cat") == "Node" and e["name"].endswith(suffix)]
     events.sort(key=lambda event: event["ts"])
-    return [event["name"][:-len(suffix)] for event in events]
+    return [(event["name"][:-len(suffix)], event["dur"] * 1e-6)
+            for event in events]
 
 
 def child(job, folder):
     import numpy as np
     import onnxruntime as ort
-    result = {"peaks": [], "seconds": [], "orders": [],
+    result = {"peaks": [], "seconds": [], "orders": [], "kernels": [],
               "version": ort.__version__}
     for path in job["models"]:
         session = ort.InferenceSession(
@@ -167,7 +180,12 @@ def child(job, folder):
             result["peaks"].append(status_bytes("VmHWM") - base)
             del outputs
         if job.get("profile"):
-            result["orders"].append(executed(session.end_profiling()))
+            nodes = executed(session.end_profiling())
+            result["orders"].append([name for name, _ in nodes])
+            kernels = {}
+            for name, seconds in nodes:
+                kernels.setdefault(name, []).append(seconds)
+            result["kernels"].append(kernels)
     print(json.dumps(result))
 
 

@@ -28,6 +28,7 @@
 #include "onnx_memopt/analysis/packing.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/analysis/sizes.h"
+#include "onnx_memopt/analysis/time_model.h"
 #include "onnx_memopt/analysis/timeline.h"
 #include "onnx_memopt/analysis/weights.h"
 #include "onnx_memopt/io/export.h"
@@ -89,6 +90,7 @@ const std::map<std::string, Printer>& Printers() {
       {"profile", PrintAnalysis<analysis::MemoryProfile>},
       {"runtime", PrintAnalysis<analysis::RuntimeModel>},
       {"sizes", PrintAnalysis<analysis::Sizes>},
+      {"time", PrintAnalysis<analysis::TimeModel>},
       {"timeline", PrintAnalysis<analysis::Timeline>},
       {"weights", PrintAnalysis<analysis::Weights>},
   };

@@ -39,6 +39,10 @@ class LoadGrowth {
   int64_t growth_bytes_ = 0;
 };
 
+// Whether the runtime computes the node when it loads the model, if all that it
+// reads is constant.
+bool MayFold(const ir::Node& node);
+
 }  // namespace onnx_memopt::analysis
 
 #endif  // ONNX_MEMOPT_ANALYSIS_LOAD_GROWTH_H_
