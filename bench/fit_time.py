@@ -18,6 +18,7 @@ alone.
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import re
@@ -35,6 +36,9 @@ NEAR_BYTES = 2 << 20
 LINE = re.compile(r"(.*): ([a-z-]+), (\d+) flops, (\d+) bytes of weights"
                   r"( unpacked)?, (\d+) of data, ([\d.]+) us$")
 TOTAL = re.compile(r"total ([\d.]+) us$")
+# Real models call no product of a few microseconds, so a larger fixed cost would
+# be one that is made up.
+MAX_FIXED_US = 10
 # What the time of a kind depends on beside a fixed cost and bytes of data.
 ARITHMETIC = {"moderate": ("flop_ps",), "batched-product": ("flop_ps",),
               **{kind: ("flop_ps", "weight_ps") for kind in
@@ -80,7 +84,8 @@ def masked(kind, row):
 
 
 def nonnegative(rows, seconds):
-    """Least relative squares with no coefficient below zero."""
+    """Least relative squares with no coefficient below zero, and the first, the
+    fixed cost, bounded."""
     import numpy as np
     a = np.array(rows) / np.array(seconds)[:, None]
     scale = np.linalg.norm(a, axis=0)
@@ -91,7 +96,9 @@ def nonnegative(rows, seconds):
     for _ in range(20000):  # one coordinate after another
         for i in range(len(x)):
             if gram[i, i] > 0:
-                x[i] = max(0.0, x[i] + (target[i] - gram[i] @ x) / gram[i, i])
+                best = x[i] + (target[i] - gram[i] @ x) / gram[i, i]
+                bound = MAX_FIXED_US * scale[0] if i == 0 else math.inf
+                x[i] = min(max(0.0, best), bound)
     return x / scale
 
 

@@ -33,11 +33,11 @@ inline constexpr Row kRows[] = {
     {KernelKind::kElementwise, "elementwise", 1.6, 0, 0, 18, 24},
     {KernelKind::kTranscendental, "transcendental", 2.0, 0, 0, 36, 42},
     {KernelKind::kModerate, "moderate", 1.9, 6.6, 0, 31, 17},
-    {KernelKind::kProduct, "product", 20, 3.2, 29, 0, 91},
-    {KernelKind::kBatchedProduct, "batched-product", 54, 1.4, 0, 28, 67},
-    {KernelKind::kConv, "conv", 112, 2.6, 30, 0, 77},
+    {KernelKind::kProduct, "product", 10, 3.2, 31, 0, 91},
+    {KernelKind::kBatchedProduct, "batched-product", 5, 1.4, 0, 54, 67},
+    {KernelKind::kConv, "conv", 10, 2.7, 34, 69, 49},
     {KernelKind::kPointwiseConv, "pointwise-conv", 5.9, 2.8, 31, 17, 5.7},
-    {KernelKind::kDepthwiseConv, "depthwise-conv", 16, 1.8, 183, 11, 24},
+    {KernelKind::kDepthwiseConv, "depthwise-conv", 10, 1.4, 231, 18, 20},
 };
 
 // What one node reads and writes up to here is in the cache.
