@@ -14,6 +14,8 @@ DOCS = (ROOT / "docs/report.md").read_text()
 
 # Fields that are documented once for several places.
 ALIASES = {"after": "before", "at_peak[]": "tensors[]",
+           "session_options.candidates[].options":
+               "session_options.recommended",
            "sweep[].before": "before", "sweep[].after": "before"}
 
 
