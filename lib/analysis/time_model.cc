@@ -301,10 +301,12 @@ double SecondsOf(const NodeWork& work) {
                                       (work.data_bytes - near) * row->far_ps);
 }
 
-NodeWork PartOf(const NodeWork& work, double parts, bool per_item) {
+NodeWork PartOf(const NodeWork& work, double parts, bool per_item,
+                double whole_bytes) {
   NodeWork part = work;
   part.flops /= parts;
-  part.data_bytes /= parts;
+  const double whole = std::min(whole_bytes, work.data_bytes);
+  part.data_bytes = (work.data_bytes - whole) / parts + whole;
   if (per_item) part.weight_bytes /= parts;
   return part;
 }

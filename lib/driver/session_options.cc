@@ -25,6 +25,7 @@ using ir::ValueId;
 constexpr size_t kMaxNodes = 20'000;
 // Options that gain less are not worth a word: predictions are off by as much.
 constexpr double kWorth = 0.97;
+constexpr int64_t kMinGainBytes = 256 << 10;
 // Slices of less are not worth their memory.
 constexpr int64_t kMinSlicedBytes = 1 << 20;
 constexpr size_t kShownHolders = 3;
@@ -103,10 +104,11 @@ absl::Status BuildSessionOptions(const ir::Graph& graph,
     }
     report->session_options.push_back(std::move(out));
     const auto& all = report->session_options;
-    if (static_cast<double>(all.back().peaks.steady_peak_bytes) <
-        kWorth *
-            static_cast<double>(
-                all[report->recommended_session].peaks.steady_peak_bytes)) {
+    const int64_t best =
+        all[report->recommended_session].peaks.steady_peak_bytes;
+    const int64_t now = all.back().peaks.steady_peak_bytes;
+    if (static_cast<double>(now) < kWorth * static_cast<double>(best) &&
+        best - now >= kMinGainBytes) {
       report->recommended_session = all.size() - 1;
     }
   }

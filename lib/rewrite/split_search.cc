@@ -202,6 +202,23 @@ class SplitSearch::Place {
     return false;
   }
 
+  // Computed operands that each part reads as a whole.
+  double WholeBytes(const SplitNode& split) const {
+    const ir::Node& node = graph_.node(split.node);
+    if (time_.work(split.node).kind == analysis::KernelKind::kMove) return 0;
+    double bytes = 0;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const ValueId operand = node.operands[i];
+      if (operand == kNoValue || i >= split.way.operands.size() ||
+          split.way.operands[i].axis >= 0 ||
+          graph_.value(operand).weight != ir::kNoWeight) {
+        continue;
+      }
+      bytes += static_cast<double>(Bytes(operand));
+    }
+    return bytes;
+  }
+
   // What a run takes longer: parts read weights again, and each is a call.
   double AddedSeconds(const SplitPlan& plan, const Dim& parts) const {
     const auto count =
@@ -213,7 +230,8 @@ class SplitSearch::Place {
       const bool per_item = IsConvolution(graph_.node(split.node)) &&
                             split.way.result_axes[0] == 0;
       added +=
-          count * SecondsOf(PartOf(work, count, per_item)) - SecondsOf(work);
+          count * SecondsOf(PartOf(work, count, per_item, WholeBytes(split))) -
+          SecondsOf(work);
     }
     return time_.runs(flow_.block()) * added;
   }

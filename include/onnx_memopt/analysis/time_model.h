@@ -76,8 +76,10 @@ class TimeModel {
 double SecondsOf(const NodeWork& work);
 
 // One of equal parts of the work. Each reads the weights, unless these are
-// read for each item of what is divided (`per_item`).
-NodeWork PartOf(const NodeWork& work, double parts, bool per_item);
+// read for each item of what is divided (`per_item`), and `whole_bytes` of the
+// data, of operands that are not divided.
+NodeWork PartOf(const NodeWork& work, double parts, bool per_item,
+                double whole_bytes = 0);
 
 // What a loop of so many trips takes beside its body.
 double LoopSeconds(double trips);

@@ -77,6 +77,13 @@ TEST(TimeModelTest, EachPartReadsTheWeightsAgain) {
   EXPECT_LT(8 * SecondsOf(item), SecondsOf(work) + 1e-3);
 }
 
+TEST(TimeModelTest, EachPartReadsOperandsThatAreNotDivided) {
+  const NodeWork work{
+      .kind = KernelKind::kBatchedProduct, .flops = 1e9, .data_bytes = 9e6};
+  EXPECT_EQ(PartOf(work, 8, /*per_item=*/false, 1e6).data_bytes, 2e6);
+  EXPECT_EQ(PartOf(work, 8, /*per_item=*/false, 1e9).data_bytes, 9e6);
+}
+
 TEST(TimeModelTest, LargeTensorsCostMoreForEachByte) {
   const auto seconds = [](double bytes) {
     return SecondsOf({.kind = KernelKind::kMove, .data_bytes = bytes});
