@@ -45,7 +45,7 @@ def orders(paths, options=None, timeout=600):
                     "dims": {}, "runs": 1}, timeout)["orders"]
 
 
-def kernel_seconds(path, level="all", threads=2, dims=None, runs=3,
+def kernel_seconds(path, level="all", threads=2, dims=None, runs=6,
                    timeout=600):
     """Of each node, by name: its shortest execution, and how often it is
     executed in a run."""

@@ -43,6 +43,11 @@ inline constexpr Row kRows[] = {
 // What one node reads and writes up to here is in the cache.
 inline constexpr int64_t kNearBytes = 2 << 20;
 
+// A body whose weights are no more reads them from the cache, at this part of
+// the time; found on bert in parts.
+inline constexpr int64_t kNearWeightBytes = 64 << 20;
+inline constexpr double kNearWeights = 0.5;
+
 // One trip of a body, beside its nodes; and one run of a node with bodies.
 inline constexpr double kTripUs = 0.5;
 inline constexpr double kBodyUs = 10;

@@ -290,6 +290,7 @@ double SecondsOf(const NodeWork& work) {
       std::min(work.data_bytes, static_cast<double>(time_facts::kNearBytes));
   double flops = work.flops * row->flop_ps;
   double weights = work.weight_bytes * row->weight_ps;
+  if (work.near_weights) weights *= time_facts::kNearWeights;
   if (work.unpacked) {
     if (work.kind == KernelKind::kProduct) {
       weights += work.weight_bytes * time_facts::kUnpackedWeightPs;
@@ -299,6 +300,10 @@ double SecondsOf(const NodeWork& work) {
   }
   return row->fixed_us * kUs + kPs * (flops + weights + near * row->near_ps +
                                       (work.data_bytes - near) * row->far_ps);
+}
+
+bool StayInCache(double weight_bytes) {
+  return weight_bytes <= static_cast<double>(time_facts::kNearWeightBytes);
 }
 
 NodeWork PartOf(const NodeWork& work, double parts, bool per_item,
@@ -326,14 +331,27 @@ absl::StatusOr<TimeModel> TimeModel::Compute(const ir::Graph& graph,
   model.seconds_.resize(graph.num_nodes());
   std::vector<double> block_seconds(graph.num_blocks());
   const auto& blocks = timeline->blocks();
+  std::vector<double> block_weights(graph.num_blocks());
   for (const BlockId block : llvm::reverse(blocks)) {
     double total = 0;
+    double& weights = block_weights[ir::Index(block)];
+    for (NodeId id : timeline->steps(block)) {
+      const Node& node = graph.node(id);
+      if (node.blocks.empty()) {
+        model.work_[ir::Index(id)] = builder.Work(id);
+        weights += model.work_[ir::Index(id)].weight_bytes;
+      }
+      for (BlockId nested : node.blocks) {
+        weights += block_weights[ir::Index(nested)];
+      }
+    }
     for (NodeId id : timeline->steps(block)) {
       const Node& node = graph.node(id);
       double& seconds = model.seconds_[ir::Index(id)];
       if (node.blocks.empty()) {
         NodeWork& work = model.work_[ir::Index(id)];
-        work = builder.Work(id);
+        work.near_weights =
+            work.kind == KernelKind::kProduct && StayInCache(weights);
         seconds = SecondsOf(work);
       } else {
         double body = 0;

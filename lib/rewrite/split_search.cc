@@ -38,7 +38,7 @@ constexpr int64_t kMaxParts = 4096;
 // A region of 16 times the nodes may hold twice the bytes.
 constexpr double kWidth = 0.25;
 // Of the time that is left, for one region.
-constexpr double kTimeShare = 0.125;
+constexpr double kTimeShare = 1.0 / 64;
 // Gain per time of regions that cost next to none: as if it were this part of
 // a run.
 constexpr double kLittleTime = 1e-3;
@@ -224,14 +224,20 @@ class SplitSearch::Place {
     const auto count =
         static_cast<double>(parts.Evaluate(bindings_).value_or(1));
     double added = analysis::LoopSeconds(count);
+    double weights = 0;
+    for (const SplitNode& split : plan.nodes) {
+      weights += time_.work(split.node).weight_bytes;
+    }
+    const bool near = analysis::StayInCache(weights);
     for (const SplitNode& split : plan.nodes) {
       const analysis::NodeWork& work = time_.work(split.node);
       // Filters are read for each image.
       const bool per_item = IsConvolution(graph_.node(split.node)) &&
                             split.way.result_axes[0] == 0;
-      added +=
-          count * SecondsOf(PartOf(work, count, per_item, WholeBytes(split))) -
-          SecondsOf(work);
+      analysis::NodeWork part =
+          PartOf(work, count, per_item, WholeBytes(split));
+      part.near_weights = near && work.kind == analysis::KernelKind::kProduct;
+      added += count * SecondsOf(part) - SecondsOf(work);
     }
     return time_.runs(flow_.block()) * added;
   }

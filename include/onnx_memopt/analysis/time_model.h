@@ -46,6 +46,8 @@ struct NodeWork {
   double flops = 0;
   double weight_bytes = 0;
   double data_bytes = 0;  // operands read and results written
+  // Of a product, read again before anything has driven them out of the cache.
+  bool near_weights = false;
   // Weights or filters that the runtime does not lay out when it loads.
   bool unpacked = false;
 };
@@ -71,6 +73,10 @@ class TimeModel {
   std::vector<ir::NodeId> shown_;  // in order, those of bodies too
   double total_seconds_ = 0;
 };
+
+// Whether a body that reads so many bytes of weights in each trip finds them in
+// the cache in the next one.
+bool StayInCache(double weight_bytes);
 
 // For work that is alone in a graph; with bodies, TimeModel adds to it.
 double SecondsOf(const NodeWork& work);

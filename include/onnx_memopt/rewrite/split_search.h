@@ -28,8 +28,8 @@ struct SplitSearchOptions {
   // Of several numbers of parts, the smallest whose peak is at most this many
   // times that of the best is taken: small parts cost time.
   double tolerance = 1.08;
-  // By the time model: a region may take this much longer in parts, or an
-  // eighth of what is left of `max_seconds`, whichever is more.
+  // By the time model: a region may take this much longer in parts, or a small
+  // share of what is left of `max_seconds`, whichever is more.
   double max_slowdown = 0.1;
   // Of a run of the whole graph.
   double max_seconds = std::numeric_limits<double>::infinity();

@@ -77,6 +77,20 @@ TEST(TimeModelTest, EachPartReadsTheWeightsAgain) {
   EXPECT_LT(8 * SecondsOf(item), SecondsOf(work) + 1e-3);
 }
 
+TEST(TimeModelTest, FewWeightsStayInTheCache) {
+  // The next run finds 60 bytes where the last one left them.
+  TimeOf few(absl::StrCat("g (float[2, 3] x) => (float[2, 5] y) <",
+                          Zeros("float[3, 5] w", 15),
+                          "> { y = MatMul(x, w) }"));
+  EXPECT_TRUE(few.Work("y").near_weights);
+  EXPECT_TRUE(StayInCache(1 << 20));
+  EXPECT_FALSE(StayInCache(128 << 20));
+  NodeWork work{.kind = KernelKind::kProduct, .weight_bytes = 4e7};
+  const double far = SecondsOf(work);
+  work.near_weights = true;
+  EXPECT_LT(SecondsOf(work), far);
+}
+
 TEST(TimeModelTest, EachPartReadsOperandsThatAreNotDivided) {
   const NodeWork work{
       .kind = KernelKind::kBatchedProduct, .flops = 1e9, .data_bytes = 9e6};
