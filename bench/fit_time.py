@@ -94,11 +94,14 @@ def nonnegative(rows, seconds):
     gram, target = a.T @ a, a.T @ np.ones(len(rows))
     x = np.zeros(a.shape[1])
     for _ in range(20000):  # one coordinate after another
+        last = x.copy()
         for i in range(len(x)):
             if gram[i, i] > 0:
                 best = x[i] + (target[i] - gram[i] @ x) / gram[i, i]
                 bound = MAX_FIXED_US * scale[0] if i == 0 else math.inf
                 x[i] = min(max(0.0, best), bound)
+        if np.allclose(x, last, rtol=1e-9, atol=0):
+            break
     return x / scale
 
 
