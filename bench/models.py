@@ -5,6 +5,7 @@ measure.py.
 """
 
 import dataclasses
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -15,6 +16,17 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 SHARED = pathlib.Path(
     os.environ.get("ONNX_MEMOPT_SHARED") or ROOT.parent / "shared")
+
+
+# Sizes of the shared models' named dimensions, in every benchmark.
+DIMS = {
+    "bert_dyn": {"batch": 8, "seq": 256},
+    "gpt2_dyn": {"batch": 2, "seq": 512},
+    "resnet50_dyn": {"batch": 16},
+    "srgan_dyn": {"height": 256, "width": 384},
+}
+# Minutes and many gigabytes each: only if asked for by name.
+LARGE = ("unet_sd",)
 
 
 class Absent(Exception):
@@ -70,6 +82,32 @@ def with_weights(name, folder):
         tool(SHARED / "tools" / "materialize_weights.py", source,
              target.parent)
     return [target, data]
+
+
+def light_networks():
+    """The real networks that the onnx package carries: path by name."""
+    spec = importlib.util.find_spec("onnx")
+    if spec is None:
+        return {}
+    folder = pathlib.Path(spec.origin).parent / "backend/test/data/light"
+    return {path.stem: path for path in sorted(folder.glob("*.onnx"))}
+
+
+def network(name, folder):
+    """The file of a light network or of a shared model with its weights."""
+    path = light_networks().get(name)
+    return with_weights(name, folder)[0] if path is None else path
+
+
+def networks(options):
+    """Names of those that a benchmark runs in ONNX Runtime."""
+    names = [path.stem for path in sorted((SHARED / "models").glob("*.onnx"))]
+    names += light_networks()
+    if options.quick:
+        return ["light_squeezenet"] if "light_squeezenet" in names else []
+    if options.model:
+        return [n for n in names if any(m in n for m in options.model)]
+    return [n for n in names if n not in LARGE]
 
 
 def embedded(name, folder):

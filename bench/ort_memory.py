@@ -5,7 +5,8 @@ through /proc/self/clear_refs, less what is resident before the first run. The
 C library is told to give freed memory back at once.
 
   measure(path, {"enable_mem_pattern": False}, threads=2, dims={"batch": 8})
-  -> {"peaks": [first, second, third], "orders": [...], "version": "1.32.0"}
+  -> {"peaks": [first, second, third], "seconds": [...], "orders": [...],
+      "version": "1.32.0"}
 
 As a program: reads a job as JSON from stdin, and prints such a result.
 """
@@ -16,6 +17,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 BARE = {"enable_cpu_mem_arena": False, "enable_mem_pattern": False}
 LEVELS = {"none": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC",
@@ -41,6 +43,18 @@ def orders(paths, options=None, timeout=600):
     return run_job({"models": [str(p) for p in paths], "profile": True,
                     "options": options or {}, "level": "none", "threads": 1,
                     "dims": {}, "runs": 1}, timeout)["orders"]
+
+
+def kernel_seconds(path, level="all", threads=2, dims=None, runs=6,
+                   timeout=600):
+    """Of each node, by name: its shortest execution, and how often it is
+    executed in a run."""
+    job = {"models": [str(path)], "profile": True, "options": {},
+           "level": level, "threads": threads, "dims": dims or {},
+           "runs": runs}
+    kernels = run_job(job, timeout)["kernels"][0]
+    return {name: (min(times), len(times) / runs)
+            for name, times in kernels.items()}
 
 
 def write_optimized(path, target, level="all", timeout=600):
@@ -140,13 +154,15 @@ def executed(profile):
     events = [e for e in json.loads(pathlib.Path(profile).read_text())
               if e.get("cat") == "Node" and e["name"].endswith(suffix)]
     events.sort(key=lambda event: event["ts"])
-    return [event["name"][:-len(suffix)] for event in events]
+    return [(event["name"][:-len(suffix)], event["dur"] * 1e-6)
+            for event in events]
 
 
 def child(job, folder):
     import numpy as np
     import onnxruntime as ort
-    result = {"peaks": [], "orders": [], "version": ort.__version__}
+    result = {"peaks": [], "seconds": [], "orders": [], "kernels": [],
+              "version": ort.__version__}
     for path in job["models"]:
         session = ort.InferenceSession(
             path, session_options(ort, job, folder),
@@ -158,11 +174,18 @@ def child(job, folder):
         base = status_bytes("VmRSS")
         for _ in range(job["runs"]):
             reset_peak()
+            start = time.perf_counter()
             outputs = session.run(None, feeds)
+            result["seconds"].append(time.perf_counter() - start)
             result["peaks"].append(status_bytes("VmHWM") - base)
             del outputs
         if job.get("profile"):
-            result["orders"].append(executed(session.end_profiling()))
+            nodes = executed(session.end_profiling())
+            result["orders"].append([name for name, _ in nodes])
+            kernels = {}
+            for name, seconds in nodes:
+                kernels.setdefault(name, []).append(seconds)
+            result["kernels"].append(kernels)
     print(json.dumps(result))
 
 

@@ -8,22 +8,13 @@ import machine
 import measure
 import models
 
-# Sizes for the models whose inputs have named dimensions.
-DIMS = {
-    "bert_dyn": ["batch=1", "seq=512"],
-    "gpt2_dyn": ["batch=1", "seq=1024"],
-    "resnet50_dyn": ["batch=8"],
-    "srgan_dyn": ["height=128", "width=128"],
-}
-
-
 def mib(size_bytes):
     return f"{size_bytes / cli.MIB:.2f}"
 
 
 def run_one(program, path, options):
-    dims = [part for dim in DIMS.get(path.stem, [])
-            for part in ("--dim", dim)]
+    dims = [part for name, size in models.DIMS.get(path.stem, {}).items()
+            for part in ("--dim", f"{name}={size}")]
     model = models.skeleton(path.stem, options.out / "models")
     out = model.with_name(f"{path.stem}.out.onnx")
     sample = measure.run([str(program), str(model), "-o", str(out), "--passes",

@@ -6,6 +6,8 @@
   plan     both planners on published and generated instances, by independent
            judges
   runtime  memory in ONNX Runtime, predicted and measured
+  inference
+           memory and time in ONNX Runtime, before and after rewriting
 
 Each prints a table in Markdown and writes it, with the raw figures in JSON, to
 build/bench/. Without a name, all of them run.
@@ -20,6 +22,7 @@ import sys
 import tempfile
 
 import cli
+import inference_table
 import plan_offsets
 import plan_recompute
 import plan_table
@@ -51,7 +54,10 @@ def parse(arguments):
     parser.add_argument("--quick", action="store_true",
                         help="a smoke test: little, once, without peers")
     parser.add_argument("--model", action="append",
-                        help="cli, runtime: models whose name has this in it")
+                        help="cli, runtime, inference: models whose name has "
+                        "this in it")
+    parser.add_argument("--fresh", action="store_true",
+                        help="inference: measure again what was measured")
     parser.add_argument("--no-peers", dest="peers", action="store_false",
                         help="cli: this project's program alone")
     parser.add_argument("--peer-memory", type=int, metavar="GIB",
@@ -92,7 +98,8 @@ def plan(program, options):
 
 
 BENCHMARKS = {"cli": cli.main, "reorder": reorder.main, "micro": micro,
-              "plan": plan, "runtime": runtime_table.main}
+              "plan": plan, "runtime": runtime_table.main,
+              "inference": inference_table.main}
 
 
 def main(arguments):

@@ -6,7 +6,6 @@ options as they come ("default"), and without arena and memory pattern
 level all for the graph that ONNX Runtime makes of it.
 """
 
-import importlib.util
 import json
 import pathlib
 import shutil
@@ -19,24 +18,8 @@ import machine
 import models
 import ort_memory
 
-DIMS = {
-    "bert_dyn": {"batch": 8, "seq": 256},
-    "gpt2_dyn": {"batch": 2, "seq": 512},
-    "resnet50_dyn": {"batch": 16},
-    "srgan_dyn": {"height": 256, "width": 384},
-}
-# Minutes and many gigabytes each: only if asked for by name.
-LARGE = ("unet_sd",)
 OPTIONS = {"bare": ort_memory.BARE, "default": {}}
 THREADS = 2
-
-
-def light_networks():
-    spec = importlib.util.find_spec("onnx")
-    if spec is None:
-        return {}
-    folder = pathlib.Path(spec.origin).parent / "backend/test/data/light"
-    return {path.stem: path for path in sorted(folder.glob("*.onnx"))}
 
 
 def predict(program, path, dims, settings):
@@ -65,7 +48,7 @@ def predictions(program, path, level, dims, folder):
 
 
 def rows_of(program, name, path, folder, options):
-    dims = DIMS.get(name, {})
+    dims = models.DIMS.get(name, {})
     for level in ("none", "all"):
         predicted = predictions(program, path, level, dims, folder)
         for key, session in OPTIONS.items():
@@ -103,27 +86,14 @@ def summary(rows):
     return lines
 
 
-def chosen(options):
-    names = [path.stem for path in
-             sorted((models.SHARED / "models").glob("*.onnx"))]
-    names += light_networks()
-    if options.quick:
-        return ["light_squeezenet"] if "light_squeezenet" in names else []
-    if options.model:
-        return [n for n in names if any(m in n for m in options.model)]
-    return [n for n in names if n not in LARGE]
-
-
 def main(program, options):
     folder = options.out / "models" / "runtime"
     folder.mkdir(parents=True, exist_ok=True)
     rows, failures = [], []
-    for name in chosen(options):
+    for name in models.networks(options):
         own = folder / name
         try:
-            path = light_networks().get(name)
-            if path is None:
-                path = models.with_weights(name, folder)[0]
+            path = models.network(name, folder)
             rows += rows_of(program, name, path, folder, options)
         except (models.Absent, ort_memory.Failed, OSError,
                 subprocess.TimeoutExpired) as problem:

@@ -90,6 +90,11 @@ class NoPattern final : public pass::Pass {
     if (!rewrite::Pays(before, after) || before - after < kMinGainBytes) {
       return false;
     }
+    ASSIGN_OR_RETURN(const double seconds, rewrite::PredictSeconds(changed));
+    if (seconds > context.max_seconds()) {
+      context.Remark("left as it is: a run would take longer than it may");
+      return false;
+    }
     graph = std::move(changed);
     context.Remark(absl::StrCat(
         wraps ? "the graph runs as a subgraph"

@@ -12,13 +12,14 @@
 // region's nodes keep apart (docs/passes.md). A region is looked for at the
 // highest step of the graph, then at the step that is highest then, and so on
 // until none helps; bodies of regions may be split again. Cost: a few
-// microseconds a part and node, and slower matrix products where parts have few
-// rows. Refuses: regions whose live bytes would not fall by `worth`, random
+// microseconds a part and node, and products that read their weights once for
+// each part; both within Goals::max_slowdown, by the time model. Refuses:
+// regions whose live bytes would not fall by `worth`, random
 // ops, subgraphs and calls as part of a region, models before opset 11, models
 // with tensors of unknown size or of more than 10,000 nodes. Must not run after
 // it: nothing.
 //
-// Options: max-regions (default 256), min-rows (default 32), force (default 0).
+// Options: max-regions (default 256), force (default 0).
 
 #include <algorithm>
 #include <memory>
@@ -29,6 +30,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/ir/graph.h"
@@ -50,8 +52,8 @@ using ir::Graph;
 
 class Split final : public pass::Pass {
  public:
-  Split(rewrite::SplitSearchOptions search, int64_t max_regions, int64_t force)
-      : search_(search), max_regions_(max_regions), force_(force) {}
+  Split(int64_t max_regions, int64_t force)
+      : max_regions_(max_regions), force_(force) {}
 
   absl::string_view name() const override { return "split"; }
 
@@ -79,7 +81,25 @@ class Split final : public pass::Pass {
     ASSIGN_OR_RETURN(const analysis::RuntimePrediction now,
                      rewrite::PredictForRewrite(graph));
     const int64_t before = now.peak_first_bytes;
-    rewrite::SplitSearch search(search_);
+    const std::optional<int64_t> budget = context.goals().budget_bytes;
+    if (budget && before <= *budget - kSteadyBytes) {
+      context.Remark("left as it is: the peak is within the budget");
+      return false;
+    }
+    rewrite::SplitSearchOptions options;
+    options.max_slowdown = context.goals().max_slowdown;
+    options.max_seconds = context.max_seconds();
+    if (budget) {
+      // Tensors take less than the process does.
+      const double share =
+          std::min(1.0, static_cast<double>(profile->main().peak_bytes) /
+                            static_cast<double>(before));
+      options.enough_bytes = static_cast<int64_t>(
+          share * static_cast<double>(*budget - kSteadyBytes));
+    }
+    rewrite::SplitSearch search(options);
+    ASSIGN_OR_RETURN(const double before_seconds,
+                     rewrite::PredictSeconds(graph));
     Graph changed = graph.Clone();
     std::vector<std::string> remarks;
     // A region may pay only together with later ones: networks repeat blocks,
@@ -88,6 +108,7 @@ class Split final : public pass::Pass {
     std::optional<Graph> best;
     int64_t best_bytes = before;
     size_t best_regions = 0;
+    double best_seconds = 0;
     while (static_cast<int64_t>(remarks.size()) < max_regions_) {
       ASSIGN_OR_RETURN(const std::optional<rewrite::SplitFound> found,
                        search.Find(changed));
@@ -102,11 +123,15 @@ class Split final : public pass::Pass {
       RETURN_IF_ERROR(SplitRegion(changed, found->plan).status());
       ASSIGN_OR_RETURN(const analysis::RuntimePrediction then,
                        rewrite::PredictForRewrite(changed));
+      ASSIGN_OR_RETURN(const double seconds, rewrite::PredictSeconds(changed));
+      if (seconds > context.max_seconds()) break;
       if (rewrite::Pays(best_bytes, then.peak_first_bytes)) {
         best = changed.Clone();
         best_bytes = then.peak_first_bytes;
         best_regions = remarks.size();
+        best_seconds = seconds;
       }
+      if (budget && best_bytes <= *budget - kSteadyBytes) break;
     }
     if (!best.has_value()) return false;
     graph = *std::move(best);
@@ -114,14 +139,18 @@ class Split final : public pass::Pass {
     for (size_t i = 0; i < std::min(best_regions, kShownRegions); ++i) {
       context.Remark(std::move(remarks[i]));
     }
-    context.Remark(
-        absl::StrCat(best_regions, best_regions == 1 ? " region" : " regions",
-                     ", first run in ONNX Runtime ", FormatBytes(before),
-                     " -> ", FormatBytes(best_bytes), " (predicted)"));
+    context.Remark(absl::StrCat(
+        best_regions, best_regions == 1 ? " region" : " regions",
+        ", first run in ONNX Runtime ", FormatBytes(before), " -> ",
+        FormatBytes(best_bytes), ", time ",
+        absl::StrFormat("%+.0f %%", 100 * (best_seconds / before_seconds - 1)),
+        " (predicted)"));
     return true;
   }
 
  private:
+  // What later runs take more than the first, beside tensors.
+  static constexpr int64_t kSteadyBytes = 512 << 10;
   static constexpr size_t kShownRegions = 8;
   // Each region that is tried costs a walk over the graph, and the larger the
   // graph, the more of them: the time is quadratic.
@@ -146,7 +175,6 @@ class Split final : public pass::Pass {
     return true;
   }
 
-  rewrite::SplitSearchOptions search_;
   int64_t max_regions_;
   int64_t force_;
 };
@@ -155,17 +183,13 @@ class Split final : public pass::Pass {
 
 absl::StatusOr<std::unique_ptr<pass::Pass>> MakeSplit(
     pass::PassOptions& options) {
-  rewrite::SplitSearchOptions search;
   ASSIGN_OR_RETURN(const int64_t max_regions,
                    options.Int("max-regions", 256, "split at most so many"));
-  ASSIGN_OR_RETURN(search.min_rows,
-                   options.Int("min-rows", search.min_rows,
-                               "rows that a part of a matrix product has"));
   ASSIGN_OR_RETURN(const int64_t force,
                    options.Int("force", 0,
                                "split about so many random regions, whether "
                                "it pays or not"));
-  return std::make_unique<Split>(search, max_regions, force);
+  return std::make_unique<Split>(max_regions, force);
 }
 
 }  // namespace onnx_memopt::passes

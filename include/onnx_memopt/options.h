@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,13 @@ struct Options {
   bool rewrite = true;
   // A pipeline; empty: the default one.
   std::string passes;
+
+  // By how much the modelled time of a run may grow: 0.1 is 10 %. If it is not
+  // given: 0.1, or with a budget as much as that takes.
+  std::optional<double> max_slowdown;
+  // The fastest model is wanted whose predicted steady peak in ONNX Runtime,
+  // with default session options, is no higher.
+  std::optional<int64_t> budget_bytes;
 
   // Where to write the rewritten model; "-": stdout; empty: nowhere.
   std::string output;

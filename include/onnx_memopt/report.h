@@ -8,6 +8,7 @@
 #ifndef ONNX_MEMOPT_REPORT_H_
 #define ONNX_MEMOPT_REPORT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -63,6 +64,26 @@ struct ReportPeak {
   ReportRuntimePeaks runtime_default;
   // With unbound dims: the live peak is the largest of these formulas.
   std::vector<std::string> live_peak_formulas;
+};
+
+// What came of Options::budget_bytes.
+struct ReportBudget {
+  int64_t bytes = 0;
+  int64_t reached_bytes = 0;  // predicted steady peak, default options
+  bool met = false;
+  std::string reason;  // what holds the peak; empty if it is met
+};
+
+// Options of a session of ONNX Runtime, by the names of its Python API, and
+// what it takes with them.
+struct ReportSessionOptions {
+  bool enable_cpu_mem_arena = true;
+  bool enable_mem_pattern = true;
+  bool enable_mem_reuse = true;
+  std::string execution_order = "DEFAULT";
+  // Of InferenceSession; the runtime's optimizers that would undo a rewrite.
+  std::vector<std::string> disabled_optimizers;
+  ReportRuntimePeaks peaks;
 };
 
 struct ReportTensor {
@@ -148,6 +169,14 @@ struct Report {
   int64_t total_flops = 0;   // of what is known
   ReportPeak before;
   std::optional<ReportPeak> after;  // empty if no pass ran
+  // Modelled time of a run after the passes, over that before them; empty if
+  // no pass ran.
+  std::optional<double> time_ratio;
+  std::optional<ReportBudget> budget;
+  // For the model as it is after the passes: those that were compared, the
+  // defaults first, and the index of the best.
+  std::vector<ReportSessionOptions> session_options;
+  size_t recommended_session = 0;
   // Of the model as it is after the passes.
   std::vector<ReportTensor> tensors;
   std::vector<ReportNode> nodes;        // of the main graph

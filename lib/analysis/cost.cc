@@ -6,6 +6,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/analysis/timeline.h"
+#include "onnx_memopt/ir/contents.h"
 #include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -32,26 +33,38 @@ std::optional<int64_t> Traffic(const ir::Graph& graph, NodeId id,
   return total;
 }
 
-// How often a loop's body runs, from the first dimension of a stacked result or
-// a scanned operand; 1 where it cannot be told.
-int64_t Trips(const ir::Graph& graph, const Node& node,
-              const ir::Bindings& bindings) {
+}  // namespace
+
+int64_t TripCount(const ir::Graph& graph, const Node& node,
+                  const ir::Bindings& bindings) {
   ir::ValueId stacked = ir::kNoValue;
-  if (node.op_type == "Scan" && !node.operands.empty()) {
-    if (IntsAttribute(node, "scan_input_axes") == nullptr) {
-      stacked = node.operands.back();
+  int64_t axis = 0;
+  if (node.op_type == "Loop" && !node.operands.empty() &&
+      node.operands[0] != ir::kNoValue) {
+    const ir::Contents* count = graph.value(node.operands[0]).contents.get();
+    if (count != nullptr && count->elements.size() == 1 &&
+        count->elements[0].integer) {
+      return count->elements[0].integer->Evaluate(bindings).value_or(1);
     }
+  }
+  if (node.op_type == "Scan" && !node.operands.empty()) {
+    stacked = node.operands.back();
+    const auto* axes = IntsAttribute(node, "scan_input_axes");
+    if (axes != nullptr && !axes->empty()) axis = axes->back();
   } else if (node.op_type == "Loop" && node.operands.size() >= 2 &&
              node.results.size() > node.operands.size() - 2) {
     stacked = node.results.back();
   }
   if (stacked == ir::kNoValue) return 1;
   const ir::Type& type = graph.value(stacked).type;
-  if (!type.shape || type.shape->empty() || !type.shape->front()) return 1;
-  return type.shape->front()->Evaluate(bindings).value_or(1);
+  if (!type.shape) return 1;
+  const auto rank = static_cast<int64_t>(type.shape->size());
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank) return 1;
+  const std::optional<ir::Dim>& trips =
+      (*type.shape)[static_cast<size_t>(axis)];
+  return trips ? trips->Evaluate(bindings).value_or(1) : 1;
 }
-
-}  // namespace
 
 absl::StatusOr<Cost> Cost::Compute(const ir::Graph& graph,
                                    AnalysisManager& analyses) {
@@ -78,7 +91,7 @@ absl::StatusOr<Cost> Cost::Compute(const ir::Graph& graph,
                           : std::nullopt;
         }
         if (out.flops) {
-          out.flops = CheckedMul(*out.flops, Trips(graph, node, bindings));
+          out.flops = CheckedMul(*out.flops, TripCount(graph, node, bindings));
         }
       } else if (node.info->flops != nullptr) {
         const std::optional<ir::Dim> flops = node.info->flops(graph, node);

@@ -16,13 +16,13 @@ namespace {
 using ir::Node;
 using ir::ValueId;
 
+}  // namespace
+
 bool MayFold(const Node& node) {
   return IsKnown(*node.info) && !node.info->random && !node.info->side_effect &&
          node.blocks.empty() && !node.operands.empty() &&
          !(node.domain.empty() && node.op_type == "DequantizeLinear");
 }
-
-}  // namespace
 
 absl::StatusOr<LoadGrowth> LoadGrowth::Compute(const ir::Graph& graph,
                                                AnalysisManager& analyses) {

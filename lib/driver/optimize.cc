@@ -1,6 +1,7 @@
 #include "onnx_memopt/optimize.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "driver/annotate.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/analysis/time_model.h"
 #include "onnx_memopt/analysis/timeline.h"
 #include "onnx_memopt/analysis/weights.h"
 #include "onnx_memopt/driver/build_report.h"
@@ -31,6 +33,8 @@ using analysis::AnalysisManager;
 
 // More combinations than that are a mistake in the options.
 constexpr size_t kMaxSweepPoints = 256;
+// At meeting a budget.
+constexpr int kMaxAttempts = 4;
 // The runtime keeps the bytes of a subgraph's weights that it read with the
 // model, beside those that its kernels use.
 constexpr int64_t kMaxBytesInBodies = 1 << 20;
@@ -65,6 +69,7 @@ class Run {
       RETURN_IF_ERROR(OptionError(NameInputShape(*model_, options)));
     }
     RETURN_IF_ERROR(OptionError(CheckImportOptions(*model_, checked_)));
+    if (options_.rewrite) PlanForInputShapes();
     absl::StatusOr<ir::Graph> graph = io::Import(model_, import_);
     if (!graph.ok()) return WithPath(error_path_, graph.status());
     graph_ = *std::move(graph);
@@ -114,6 +119,29 @@ class Run {
     return absl::OkStatus();
   }
 
+  // Shapes that are given for inputs whose dimensions the model leaves open are
+  // sizes to plan for. Where a shape replaces numbers, or there is none, the
+  // model is read with it.
+  void PlanForInputShapes() {
+    std::map<std::string, std::vector<int64_t>> replaced;
+    for (const auto& [name, sizes] : import_.input_shapes) {
+      decltype(planned_) planned;
+      if (io::NamesOfShape(*model_, name, sizes, &planned) &&
+          std::none_of(planned.begin(), planned.end(),
+                       [&](const auto& dim) { return IsSwept(dim.first); })) {
+        planned_.insert(planned.begin(), planned.end());
+      } else {
+        replaced.emplace(name, sizes);
+      }
+    }
+    import_.input_shapes = std::move(replaced);
+  }
+
+  bool IsSwept(const std::string& name) const {
+    const auto it = options_.dims.find(name);
+    return it != options_.dims.end() && it->second.size() > 1;
+  }
+
   absl::Status AnalyseAndRewrite() {
     Progress("analysing");
     RETURN_IF_ERROR(DescribeModel());
@@ -129,6 +157,7 @@ class Run {
       ASSIGN_OR_RETURN(report_.profile_before, BuildProfile(shown, analyses));
     }
     report_.weights_after_bytes = report_.weights.bytes;
+    ASSIGN_OR_RETURN(const double before_seconds, Seconds(shown));
     if (options_.rewrite) {
       RETURN_IF_ERROR(Rewrite());
       shown = Shown();
@@ -141,6 +170,12 @@ class Run {
       ASSIGN_OR_RETURN(const analysis::Weights* weights,
                        analyses.Get<analysis::Weights>());
       report_.weights_after_bytes = weights->bytes();
+      ASSIGN_OR_RETURN(const double seconds, Seconds(shown));
+      report_.time_ratio = before_seconds > 0 ? seconds / before_seconds : 1;
+      if (options_.budget_bytes) {
+        ASSIGN_OR_RETURN(report_.budget,
+                         BuildBudget(shown, analyses, *options_.budget_bytes));
+      }
       if (!options_.output.empty()) {
         Progress("writing");
         io::ExportOptions options;
@@ -154,6 +189,7 @@ class Run {
     }
     Progress("reporting");
     RETURN_IF_ERROR(BuildTables(shown, analyses, &report_));
+    RETURN_IF_ERROR(BuildSessionOptions(shown, analyses, &report_));
     for (const std::string& name : shown.symbols) {
       const auto it = graph_.assumed.find(name);
       report_.dims.push_back(
@@ -248,21 +284,76 @@ class Run {
     Assume(worst_);
   }
 
+  static absl::StatusOr<double> Seconds(const ir::Graph& graph) {
+    AnalysisManager analyses(&graph);
+    ASSIGN_OR_RETURN(const analysis::TimeModel* time,
+                     analyses.Get<analysis::TimeModel>());
+    return time->total_seconds();
+  }
+
   absl::Status Rewrite() {
+    pass::Goals goals;
+    goals.max_slowdown = options_.max_slowdown.value_or(
+        options_.budget_bytes ? std::numeric_limits<double>::infinity()
+                              : goals.max_slowdown);
+    if (options_.budget_bytes) {
+      RETURN_IF_ERROR(RewriteForBudget(goals));
+    } else {
+      RETURN_IF_ERROR(RunPasses(goals));
+    }
+    RETURN_IF_ERROR(ForEachSweepPoint(/*after=*/true));
+    Assume(worst_);
+    return absl::OkStatus();
+  }
+
+  // Passes stop when they believe the budget to be met, each from what it sees.
+  // Where all of them together miss it, they are told to aim lower; the last
+  // attempt is for the lowest peak.
+  absl::Status RewriteForBudget(pass::Goals goals) {
+    const int64_t budget = *options_.budget_bytes;
+    const ir::Graph original = graph_.Clone();
+    std::optional<ir::Graph> best;
+    std::vector<ReportPass> best_passes;
+    int64_t best_bytes = 0;
+    int64_t aim = budget;
+    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+      const bool is_last = attempt == kMaxAttempts - 1;
+      goals.budget_bytes = is_last ? std::nullopt : std::optional(aim);
+      graph_ = original.Clone();
+      RETURN_IF_ERROR(RunPasses(goals));
+      const ir::Graph shown = Shown();
+      AnalysisManager analyses(&shown);
+      ASSIGN_OR_RETURN(const ReportBudget reached,
+                       BuildBudget(shown, analyses, budget));
+      if (!best || reached.reached_bytes < best_bytes) {
+        best_bytes = reached.reached_bytes;
+        best = graph_.Clone();
+        best_passes = report_.passes;
+      }
+      if (reached.met) break;
+      // Nothing that is tried again would go below what is impossible.
+      aim = std::max<int64_t>(aim - (reached.reached_bytes - budget), 1);
+    }
+    graph_ = *std::move(best);
+    report_.passes = std::move(best_passes);
+    return absl::OkStatus();
+  }
+
+  absl::Status RunPasses(const pass::Goals& goals) {
     pass::PipelineOptions options;
+    options.goals = goals;
     options.observer = [&](absl::string_view pass, const ir::Graph&) {
       Progress(pass.empty() ? "optimizing" : absl::StrCat("after ", pass));
     };
     ASSIGN_OR_RETURN(std::vector<pass::PassRun> runs,
                      RunPipeline(pipeline_, graph_, options));
+    report_.passes.clear();
     for (pass::PassRun& run : runs) {
       report_.passes.push_back({.name = std::move(run.name),
                                 .changed = run.changed,
                                 .seconds = run.seconds,
                                 .remarks = std::move(run.remarks)});
     }
-    RETURN_IF_ERROR(ForEachSweepPoint(/*after=*/true));
-    Assume(worst_);
     return absl::OkStatus();
   }
 

@@ -22,7 +22,37 @@ std::string ListNames(const std::vector<std::string>& names) {
   return list;
 }
 
+// As type inference names it; empty: it is a number.
+std::string DimName(const onnx::ValueInfoProto& input, int axis) {
+  const auto& dim = input.type().tensor_type().shape().dim(axis);
+  if (dim.dim_value() > 0) return "";
+  return dim.dim_param().empty() ? absl::StrCat(input.name(), "[", axis, "]")
+                                 : dim.dim_param();
+}
+
 }  // namespace
+
+bool NamesOfShape(const LoadedModel& model, const std::string& input,
+                  const std::vector<int64_t>& sizes, ir::Bindings* names) {
+  for (const onnx::ValueInfoProto& value : model.proto().graph().input()) {
+    if (value.name() != input) continue;
+    const auto& tensor = value.type().tensor_type();
+    const int rank = tensor.shape().dim_size();
+    if (!tensor.has_shape() || static_cast<size_t>(rank) != sizes.size()) {
+      return false;
+    }
+    for (int i = 0; i < rank; ++i) {
+      const int64_t size = sizes[static_cast<size_t>(i)];
+      const std::string name = DimName(value, i);
+      if (name.empty() ? tensor.shape().dim(i).dim_value() != size
+                       : names->try_emplace(name, size).first->second != size) {
+        return false;
+      }
+    }
+    return true;
+  }
+  return false;
+}
 
 absl::Status NameInputShape(const LoadedModel& model, ImportOptions* options) {
   const auto nameless = options->input_shapes.find("");
@@ -63,9 +93,8 @@ absl::Status CheckImportOptions(const LoadedModel& model,
     inputs.push_back(input.name());
     const auto& shape = input.type().tensor_type().shape();
     for (int i = 0; i < shape.dim_size(); ++i) {
-      if (shape.dim(i).dim_value() > 0) continue;
-      std::string name = shape.dim(i).dim_param();
-      if (name.empty()) name = absl::StrCat(input.name(), "[", i, "]");
+      std::string name = DimName(input, i);
+      if (name.empty()) continue;
       if (std::find(dims.begin(), dims.end(), name) == dims.end()) {
         dims.push_back(std::move(name));
       }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -9,11 +10,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/analysis/time_model.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::pass {
 namespace {
+
+// About what a call of a runtime takes beside the nodes.
+constexpr double kUnnoticedSeconds = 1e-4;
 
 struct PassText {
   std::string name;
@@ -117,10 +122,17 @@ absl::StatusOr<std::vector<PassRun>> RunPipeline(
   using Clock = std::chrono::steady_clock;
   analysis::AnalysisManager analyses(&graph);
   std::vector<PassRun> runs;
+  double max_seconds = std::numeric_limits<double>::infinity();
+  if (!pipeline.empty()) {
+    ASSIGN_OR_RETURN(const analysis::TimeModel* time,
+                     analyses.Get<analysis::TimeModel>());
+    max_seconds = time->total_seconds() * (1 + options.goals.max_slowdown) +
+                  kUnnoticedSeconds;
+  }
   if (options.observer) options.observer("", graph);
   for (const std::unique_ptr<Pass>& pass : pipeline) {
     const Clock::time_point start = Clock::now();
-    PassContext context(&analyses);
+    PassContext context(&analyses, options.goals, max_seconds);
     absl::StatusOr<bool> changed = pass->Run(graph, context);
     if (!changed.ok()) {
       return absl::Status(changed.status().code(),

@@ -42,6 +42,11 @@ std::vector<Point> PointsOf(const Report& report) {
 
 std::vector<std::string> FailedGates(const Report& report, const Gates& gates) {
   std::vector<std::string> failed;
+  if (report.budget && !report.budget->met) {
+    failed.push_back(absl::StrCat("the budget of ",
+                                  FormatBytes(report.budget->bytes),
+                                  " is not met: ", report.budget->reason));
+  }
   const std::vector<Point> points = PointsOf(report);
   if (gates.max_peak_bytes) {
     const size_t failed_before = failed.size();

@@ -1,7 +1,9 @@
 #include "onnx_memopt/report/json.h"
 
+#include <cmath>
 #include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +46,37 @@ Json ToJson(const ReportPeak& peak) {
 
 Json ToJson(const std::optional<ReportPeak>& peak) {
   return peak ? ToJson(*peak) : Json(nullptr);
+}
+
+Json ToJson(const std::optional<ReportBudget>& budget) {
+  if (!budget) return nullptr;
+  return {{"bytes", budget->bytes},
+          {"reached_bytes", budget->reached_bytes},
+          {"met", budget->met},
+          {"reason", OrNull(budget->reason)}};
+}
+
+Json OptionsToJson(const ReportSessionOptions& session) {
+  return {{"enable_cpu_mem_arena", session.enable_cpu_mem_arena},
+          {"enable_mem_pattern", session.enable_mem_pattern},
+          {"enable_mem_reuse", session.enable_mem_reuse},
+          {"execution_order", session.execution_order},
+          {"disabled_optimizers", session.disabled_optimizers}};
+}
+
+Json SessionsToJson(const Report& report) {
+  Json candidates = Json::array();
+  for (const ReportSessionOptions& session : report.session_options) {
+    candidates.push_back(
+        {{"options", OptionsToJson(session)},
+         {"first_peak_bytes", session.peaks.first_peak_bytes},
+         {"steady_peak_bytes", session.peaks.steady_peak_bytes}});
+  }
+  const size_t best = report.recommended_session;
+  return {{"recommended", best < report.session_options.size()
+                              ? OptionsToJson(report.session_options[best])
+                              : Json(nullptr)},
+          {"candidates", std::move(candidates)}};
 }
 
 Json ToJson(const ReportTensor& tensor) {
@@ -184,6 +217,12 @@ std::string ReportToJson(const Report& report, absl::string_view tool_version) {
       {"total_flops", report.total_flops},
       {"before", ToJson(report.before)},
       {"after", ToJson(report.after)},
+      // In thousandths: what is behind them differs between machines.
+      {"time_ratio", report.time_ratio
+                         ? Json(std::round(*report.time_ratio * 1000) / 1000)
+                         : Json(nullptr)},
+      {"budget", ToJson(report.budget)},
+      {"session_options", SessionsToJson(report)},
       {"at_peak", ListToJson(report.at_peak)},
       {"passes", ListToJson(report.passes)},
       {"sweep", ListToJson(report.sweep)},

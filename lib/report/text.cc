@@ -128,6 +128,9 @@ class TextWriter {
                 after.runtime_default.steady_peak_bytes);
       Line("  Predicted: above the loaded model, with default options, and");
       Line("  without the runtime's own fusions.");
+      WriteTime();
+      WriteBudget();
+      WriteSessionOptions();
     }
     if (!report_.complete) {
       const size_t count = report_.unknown_tensors.size();
@@ -142,6 +145,46 @@ class TextWriter {
       }
     }
     Line("");
+  }
+
+  void WriteTime() {
+    if (!report_.time_ratio) return;
+    const double percent = 100 * (*report_.time_ratio - 1);
+    if (std::abs(percent) < 0.5) return;
+    Line(absl::StrFormat("  A run takes %+.0f %% time, by the time model.",
+                         percent));
+  }
+
+  void WriteBudget() {
+    if (!report_.budget) return;
+    const ReportBudget& budget = *report_.budget;
+    Wrapped(absl::StrCat("  Budget ", FormatBytes(budget.bytes),
+                         budget.met ? ": met" : ": not met: ", budget.reason),
+            4);
+  }
+
+  // Where the defaults suit, there is nothing to say.
+  void WriteSessionOptions() {
+    if (report_.recommended_session >= report_.session_options.size() ||
+        report_.recommended_session == 0) {
+      return;
+    }
+    const ReportSessionOptions& best =
+        report_.session_options[report_.recommended_session];
+    std::vector<std::string> options;
+    if (!best.enable_cpu_mem_arena)
+      options.emplace_back("enable_cpu_mem_arena");
+    if (!best.enable_mem_pattern) options.emplace_back("enable_mem_pattern");
+    if (!best.enable_mem_reuse) options.emplace_back("enable_mem_reuse");
+    std::string text = absl::StrJoin(options, ", ");
+    if (!options.empty()) absl::StrAppend(&text, " off");
+    if (best.execution_order != "DEFAULT") {
+      absl::StrAppend(&text, options.empty() ? "" : ", ", best.execution_order);
+    }
+    Wrapped(absl::StrCat("  Session options ", text, ": ",
+                         FormatBytes(best.peaks.steady_peak_bytes),
+                         " in later runs"),
+            4);
   }
 
   void WritePeak() {

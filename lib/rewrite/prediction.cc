@@ -4,6 +4,7 @@
 #include "onnx_memopt/analysis/analysis_manager.h"
 #include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/format.h"
+#include "onnx_memopt/analysis/time_model.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::rewrite {
@@ -24,6 +25,13 @@ absl::StatusOr<analysis::RuntimePrediction> PredictForRewrite(
     const ir::Graph& graph) {
   analysis::AnalysisManager analyses(&graph);
   return PredictRuntime(graph, analyses, RewriteOptions());
+}
+
+absl::StatusOr<double> PredictSeconds(const ir::Graph& graph) {
+  analysis::AnalysisManager analyses(&graph);
+  ASSIGN_OR_RETURN(const analysis::TimeModel* time,
+                   analyses.Get<analysis::TimeModel>());
+  return time->total_seconds();
 }
 
 bool Pays(int64_t before_bytes, int64_t after_bytes) {

@@ -11,6 +11,7 @@
 #include "onnx_memopt/analysis/analysis_manager.h"
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/sizes.h"
+#include "onnx_memopt/analysis/time_model.h"
 #include "onnx_memopt/rewrite/grow_region.h"
 #include "onnx_memopt/rewrite/outline.h"
 #include "onnx_memopt/rewrite/working_memory.h"
@@ -37,6 +38,11 @@ constexpr size_t kMaxSeeds = 12;
 constexpr int64_t kMaxParts = 4096;
 // A region of 16 times the nodes may hold twice the bytes.
 constexpr double kWidth = 0.25;
+// Of the time that is left, for one region.
+constexpr double kTimeShare = 1.0 / 64;
+// Gain per time of regions that cost next to none: as if it were this part of
+// a run.
+constexpr double kLittleTime = 1e-3;
 
 std::string SeedKey(const Graph& graph, NodeId id) {
   const ir::Node& node = graph.node(id);
@@ -49,24 +55,18 @@ std::string SeedKey(const Graph& graph, NodeId id) {
   return key;
 }
 
-// The lower the better: bytes, but a wide region is worth more than a narrow
-// one of as many, since it is one loop instead of several, and what it holds
-// can be split again.
-double Score(const SplitFound& found) {
-  return static_cast<double>(found.after_bytes) /
-         std::pow(static_cast<double>(found.plan.nodes.size()), kWidth);
-}
-
 }  // namespace
 
 // Searches the regions around one step of one block.
 class SplitSearch::Place {
  public:
   Place(const SplitSearchOptions& options, const Graph& graph, BlockId block,
-        const analysis::Sizes& sizes, const WorkingMemory& memory)
+        const analysis::Sizes& sizes, const WorkingMemory& memory,
+        const analysis::TimeModel& time)
       : options_(options),
         graph_(graph),
         sizes_(sizes),
+        time_(time),
         memory_(memory),
         bindings_(analysis::AssumedBindings(graph)),
         flow_(graph, block) {}
@@ -129,9 +129,8 @@ class SplitSearch::Place {
   std::vector<Dim> PartCounts(const SplitPlan& plan) const {
     std::vector<Dim> counts = DivisorsOf(plan);
     std::erase_if(counts, [&](const Dim& parts) {
-      return (parts.is_constant() && (parts.constant() > kMaxParts ||
-                                      !KeepsBytes(plan, parts.constant()))) ||
-             !KeepsRows(plan, parts);
+      return (parts.is_constant() && parts.constant() > kMaxParts) ||
+             !KeepsTime(plan, parts);
     });
     while (counts.size() > kMaxPartCounts) {
       // Thin out, the ends stay.
@@ -204,32 +203,73 @@ class SplitSearch::Place {
     return false;
   }
 
-  // Parts of less only cost time.
-  bool KeepsBytes(const SplitPlan& plan, int64_t parts) const {
-    int64_t largest = 0;
-    for (const SplitNode& split : plan.nodes) {
-      for (ValueId result : graph_.node(split.node).results) {
-        if (result != kNoValue) largest = std::max(largest, Bytes(result));
+  // Computed operands that each part reads as a whole.
+  double WholeBytes(const SplitNode& split) const {
+    const ir::Node& node = graph_.node(split.node);
+    if (time_.work(split.node).kind == analysis::KernelKind::kMove) return 0;
+    double bytes = 0;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const ValueId operand = node.operands[i];
+      if (operand == kNoValue || i >= split.way.operands.size() ||
+          split.way.operands[i].axis >= 0 ||
+          graph_.value(operand).weight != ir::kNoWeight) {
+        continue;
       }
+      bytes += static_cast<double>(Bytes(operand));
     }
-    return largest / parts >= options_.min_part_bytes;
+    return bytes;
   }
 
-  // Matrix products of few rows or columns run slower.
-  bool KeepsRows(const SplitPlan& plan, const Dim& parts) const {
+  // What a run takes longer: parts read weights again, and each is a call.
+  double AddedSeconds(const SplitPlan& plan, const Dim& parts) const {
+    const auto count =
+        static_cast<double>(parts.Evaluate(bindings_).value_or(1));
+    double added = analysis::LoopSeconds(count);
+    double weights = 0;
     for (const SplitNode& split : plan.nodes) {
-      const ir::Node& node = graph_.node(split.node);
-      if (node.op_type != "MatMul" && node.op_type != "Gemm") continue;
-      const ir::Shape& shape = *graph_.value(node.results[0]).type.shape;
-      const int axis = split.way.result_axes[0];
-      if (axis + 2 < static_cast<int>(shape.size())) continue;
-      const std::optional<Dim> part = DivideExact(*shape[axis], parts);
-      if (!part.has_value()) return false;
-      const int64_t rows = part->Evaluate(bindings_).value_or(0);
-      const int64_t all = shape[axis]->Evaluate(bindings_).value_or(0);
-      if (rows < options_.min_rows && all >= options_.min_rows) return false;
+      weights += time_.work(split.node).weight_bytes;
     }
-    return true;
+    const bool near = analysis::StayInCache(weights);
+    for (const SplitNode& split : plan.nodes) {
+      const analysis::NodeWork& work = time_.work(split.node);
+      // Filters are read for each image.
+      const bool per_item = IsConvolution(graph_.node(split.node)) &&
+                            split.way.result_axes[0] == 0;
+      analysis::NodeWork part =
+          PartOf(work, count, per_item, WholeBytes(split));
+      part.near_weights = near && work.kind == analysis::KernelKind::kProduct;
+      added += count * SecondsOf(part) - SecondsOf(work);
+    }
+    return time_.runs(flow_.block()) * added;
+  }
+
+  bool KeepsTime(const SplitPlan& plan, const Dim& parts) const {
+    const double added = AddedSeconds(plan, parts);
+    if (added <= 0) return true;
+    const double left = options_.max_seconds - time_.total_seconds();
+    if (std::isinf(options_.max_slowdown)) return added <= left;
+    double region = 0;
+    for (const SplitNode& split : plan.nodes) {
+      region += time_.runs(flow_.block()) * time_.node_seconds(split.node);
+    }
+    return added <= left &&
+           added <= std::max(options_.max_slowdown * region, kTimeShare * left);
+  }
+
+  // The lower the better: bytes, but a wide region is worth more than a narrow
+  // one of as many, since it is one loop instead of several, and what it holds
+  // can be split again.
+  double Score(const SplitFound& found) const {
+    if (options_.enough_bytes > 0) {
+      const double little = kLittleTime * time_.total_seconds();
+      const double added = std::max(found.added_seconds, 0.0) + little;
+      // Below any that is not enough.
+      if (found.after_bytes <= options_.enough_bytes) return -1 / added;
+      return 1 / (static_cast<double>(found.before_bytes - found.after_bytes) /
+                  added);
+    }
+    return static_cast<double>(found.after_bytes) /
+           std::pow(static_cast<double>(found.plan.nodes.size()), kWidth);
   }
 
   // Positions where few bytes cross from what is before to what is after, on
@@ -366,7 +406,8 @@ class SplitSearch::Place {
   // split; nullopt if it cannot be, or does not have the peak.
   absl::StatusOr<std::optional<SplitFound>> Measure(
       const SplitPlan& plan) const {
-    SplitFound found{.plan = plan};
+    SplitFound found{.plan = plan,
+                     .added_seconds = AddedSeconds(plan, plan.parts)};
     const int first = flow_.position(plan.nodes.front().node);
     const int last = flow_.position(plan.nodes.back().node);
     for (int p = first; p <= last; ++p) {
@@ -419,8 +460,9 @@ class SplitSearch::Place {
       plan.parts = parts;
       ASSIGN_OR_RETURN(std::optional<SplitFound> found, Measure(plan));
       if (found.has_value() &&
-          static_cast<double>(found->after_bytes) <=
-              options_.tolerance * static_cast<double>(best)) {
+          (found->after_bytes <= options_.enough_bytes ||
+           static_cast<double>(found->after_bytes) <=
+               options_.tolerance * static_cast<double>(best))) {
         found_ = std::move(found);
         break;
       }
@@ -431,6 +473,7 @@ class SplitSearch::Place {
   const SplitSearchOptions& options_;
   const Graph& graph_;
   const analysis::Sizes& sizes_;
+  const analysis::TimeModel& time_;
   const WorkingMemory& memory_;
   const ir::Bindings bindings_;
   const BlockFlow flow_;
@@ -448,6 +491,8 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
   ASSIGN_OR_RETURN(const MemoryProfile* profile, analyses.Get<MemoryProfile>());
   ASSIGN_OR_RETURN(const analysis::Sizes* sizes,
                    analyses.Get<analysis::Sizes>());
+  ASSIGN_OR_RETURN(const analysis::TimeModel* time,
+                   analyses.Get<analysis::TimeModel>());
   // From the main graph down to the innermost subgraph that runs at the peak.
   std::vector<BlockId> path = {ir::kMainBlock};
   std::vector<WorkingMemory> memory;
@@ -476,7 +521,7 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
   }
   for (size_t i = path.size(); i-- > 0;) {
     if (memory[i].bytes.size() != graph.block(path[i]).nodes.size()) continue;
-    Place place(options_, graph, path[i], *sizes, memory[i]);
+    Place place(options_, graph, path[i], *sizes, memory[i], *time);
     ASSIGN_OR_RETURN(std::optional<SplitFound> found, place.Run(&recipes_));
     if (found.has_value()) return found;
   }

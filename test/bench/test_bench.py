@@ -59,6 +59,40 @@ def test_plan_quick(program, tmp_path):
 
 
 
+def test_inference_keeps_what_it_measured(program, tmp_path):
+    pytest.importorskip("onnxruntime")
+    if not run_models("light_squeezenet"):
+        pytest.skip("the onnx package carries no networks")
+    result = bench("inference", "--quick", "--out", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == (tmp_path / "inference.md").read_text()
+    assert "| light_squeezenet | " in result.stdout
+    assert "Geometric means over 1 models" in result.stdout
+    kept = tmp_path / "inference" / "light_squeezenet.json"
+    row = json.loads(kept.read_text())
+    assert row["equal"] and row["error"] <= 1e-4
+    for when in ("before", "after"):
+        # The largest tensor, 1 x 64 x 111 x 111, takes 3 MiB.
+        assert 3 << 20 <= row[when]["first"] <= row[when]["steady"] + (1 << 20)
+        assert row[when]["seconds"] > 0
+        assert row["predicted"][when]["steady_peak_bytes"] > 3 << 20
+    assert list(row["sessions"]) == ["arena, pattern off"]
+    assert list((tmp_path / "models" / "inference").iterdir()) == []
+    # The second time it only writes the table.
+    row["before"]["seconds"] = 1234.5
+    kept.write_text(json.dumps(row))
+    assert "| 1234.500 |" in bench("inference", "--quick", "--out",
+                                   str(tmp_path)).stdout
+
+
+def run_models(name):
+    script = ("import sys; sys.path.insert(0, sys.argv[1])\n"
+              "import models\nprint(sys.argv[2] in models.light_networks())")
+    return "True" in subprocess.run(
+        [sys.executable, "-c", script, str(ROOT / "bench"), name],
+        capture_output=True, text=True, check=True).stdout
+
+
 def test_the_generated_model_has_the_nodes_that_were_asked_for(
         program, tmp_path):
     model = tmp_path / "t.onnx"

@@ -16,6 +16,8 @@ DOCS = (ROOT / "docs/report.md").read_text().partition(
 # Fields that are documented once for several places.
 ALIASES = {"after": "before", "at_peak[]": "tensors[]",
            "inner_nodes[]": "nodes[]", "profile.after": "profile.before",
+           "session_options.candidates[].options":
+               "session_options.recommended",
            "sweep[].before": "before", "sweep[].after": "before"}
 
 

@@ -29,6 +29,7 @@
 #include "onnx_memopt/analysis/packing.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/analysis/sizes.h"
+#include "onnx_memopt/analysis/time_model.h"
 #include "onnx_memopt/analysis/timeline.h"
 #include "onnx_memopt/analysis/weights.h"
 #include "onnx_memopt/io/export.h"
@@ -91,6 +92,7 @@ const std::map<std::string, Printer>& Printers() {
       {"profile", PrintAnalysis<analysis::MemoryProfile>},
       {"runtime", PrintAnalysis<analysis::RuntimeModel>},
       {"sizes", PrintAnalysis<analysis::Sizes>},
+      {"time", PrintAnalysis<analysis::TimeModel>},
       {"timeline", PrintAnalysis<analysis::Timeline>},
       {"weights", PrintAnalysis<analysis::Weights>},
   };
@@ -105,6 +107,7 @@ struct Arguments {
   std::vector<std::string> dims;
   std::vector<std::string> predict;
   bool print_after_all = false;
+  double max_slowdown = 100 * pass::Goals().max_slowdown;
 };
 
 absl::Status Run(const Arguments& arguments) {
@@ -128,6 +131,7 @@ absl::Status Run(const Arguments& arguments) {
       const pass::Pipeline pipeline,
       pass::ParsePipeline(arguments.passes, passes::RegisteredPasses()));
   pass::PipelineOptions options;
+  options.goals.max_slowdown = arguments.max_slowdown / 100;
   if (arguments.print_after_all) {
     options.observer = [](absl::string_view pass, const ir::Graph& g) {
       std::cout << "# " << (pass.empty() ? "input" : "after ") << pass << "\n"
@@ -173,6 +177,9 @@ int Main(int argc, char** argv) {
   app.add_option("--predict", arguments.predict,
                  "session options; print what the runtime model says of them")
       ->allow_extra_args(false);
+  app.add_option("--max-slowdown", arguments.max_slowdown,
+                 "per cent that passes may add to the time of a run")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--print-after-all", arguments.print_after_all,
                "print the graph before and after each pass");
   CLI11_PARSE(app, argc, argv);

@@ -1,6 +1,7 @@
 #include "onnx-memopt/arguments.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -41,6 +42,13 @@ What to do:
                            x:1x3x224x224; of the only input without NAME
   --passes LIST            passes to run, for example drop-dead,reorder{beam=9}
   --list-passes            list the passes with their options
+  --max-slowdown PERCENT   by how much a run may take longer for less memory,
+                           by the time model (10; with --budget: as much as
+                           that takes)
+  --budget SIZE            write the fastest model that takes no more than SIZE
+                           in ONNX Runtime beside the loaded model, as
+                           predicted, for example 512MiB; exit code 3, and the
+                           smallest one written, if there is none
 
 Weights outside the model file:
   --external-data MODE     auto       refer to them from the same folder, copy
@@ -91,7 +99,8 @@ Examples:
   onnx-memopt model.onnx --analyze --json - | jq .before.live_peak_bytes
   onnx-memopt model.onnx --analyze --max-peak 512MiB
 
-Exit codes: 0 all went well, 1 the model or a file, 2 usage, 3 a gate.
+Exit codes: 0 all went well, 1 the model or a file, 2 usage, 3 a gate or the
+budget.
 )";
 
 // The library asks for the text here, whatever options it knows.
@@ -229,6 +238,8 @@ class Parser {
     app_.add_flag("--annotate", args_.options.annotate);
     app_.add_option("--top", args_.top);
     app_.add_option("--max-peak", max_peak_);
+    app_.add_option("--max-slowdown", max_slowdown_);
+    app_.add_option("--budget", budget_);
     app_.add_flag("--fail-on-growth", args_.gates.fail_on_growth);
     app_.add_flag("-q,--quiet", args_.quiet);
     app_.add_flag("-v,--verbose", args_.verbose);
@@ -273,6 +284,7 @@ class Parser {
     if (!max_peak_.empty()) {
       ASSIGN_OR_RETURN(args_.gates.max_peak_bytes, ParseBytes(max_peak_));
     }
+    RETURN_IF_ERROR(FinishGoals());
     ASSIGN_OR_RETURN(args_.options.external_data,
                      ParseExternalData(external_data_));
     args_.options.rewrite = !analyze_;
@@ -311,6 +323,28 @@ class Parser {
         absl::StrCat(both[0], " and ", both[1], " cannot both go to stdout"));
   }
 
+  absl::Status FinishGoals() {
+    if (analyze_ && (!max_slowdown_.empty() || !budget_.empty())) {
+      return absl::InvalidArgumentError(
+          "--analyze rewrites nothing, so it takes neither --budget nor "
+          "--max-slowdown");
+    }
+    if (!max_slowdown_.empty()) {
+      double percent = 0;
+      if (!absl::SimpleAtod(max_slowdown_, &percent) ||
+          !std::isfinite(percent) || percent < 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--max-slowdown: \"", Printable(max_slowdown_),
+                         "\" is not a number of per cent from 0 on"));
+      }
+      args_.options.max_slowdown = percent / 100;
+    }
+    if (!budget_.empty()) {
+      ASSIGN_OR_RETURN(args_.options.budget_bytes, ParseBytes(budget_));
+    }
+    return absl::OkStatus();
+  }
+
   CLI::App app_;
   Arguments args_;
   std::string output_;
@@ -319,6 +353,8 @@ class Parser {
   std::vector<std::string> dims_;
   std::vector<std::string> input_shapes_;
   std::string max_peak_;
+  std::string max_slowdown_;
+  std::string budget_;
   std::string external_data_ = "auto";
 };
 

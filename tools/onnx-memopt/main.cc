@@ -4,14 +4,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "onnx-memopt/arguments.h"
 #include "onnx-memopt/commands.h"
 #include "onnx-memopt/extensions.h"
@@ -101,6 +107,33 @@ absl::Status WriteForms(const std::vector<Form>& forms, Report* report) {
   return absl::OkStatus();
 }
 
+// For a shell.
+std::string Quoted(const std::string& text) {
+  const bool is_plain =
+      !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+        return absl::ascii_isalnum(c) ||
+               std::string_view("./_-=+,:@%").find(c) != std::string_view::npos;
+      });
+  if (is_plain) return text;
+  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+}
+
+// How to check what was written; empty where that takes files that there are
+// not.
+std::string VerifyHint(const Arguments& arguments, const Report& report) {
+  const std::string& output = arguments.options.output;
+  if (!report.after || arguments.model == "-" || output == "-") return "";
+  std::string hint = absl::StrCat("check it: onnx-memopt verify ",
+                                  Quoted(arguments.model), " ", Quoted(output));
+  for (const ReportDim& dim : report.dims) {
+    // INPUT[INDEX] is this program's name for a dimension that has none.
+    if (dim.assumed || absl::EndsWith(dim.name, "]")) continue;
+    absl::StrAppend(&hint, " --dim ",
+                    Quoted(absl::StrCat(dim.name, "=", dim.value)));
+  }
+  return hint;
+}
+
 int CheckGates(const Gates& gates, const Report& report) {
   const std::vector<std::string> failed = FailedGates(report, gates);
   for (const std::string& reason : failed) {
@@ -143,6 +176,8 @@ int Main(int argc, char** argv) {
     for (const std::string& file : report->outputs) {
       out << "wrote " << Printable(file) << "\n";
     }
+    const std::string hint = VerifyHint(arguments, *report);
+    if (!hint.empty()) out << Printable(hint) << "\n";
   }
   return CheckGates(arguments.gates, *report);
 }

@@ -4,7 +4,7 @@
 // Traffic is the bytes of operands read and results written once each: a lower
 // bound; views move none. A node with subgraphs has those of the subgraph that
 // has the most; loops count the body once per trip where the trip count is
-// known from the types of what they stack, else once.
+// known, else once.
 //
 //   ASSIGN_OR_RETURN(const Cost* cost, analyses.Get<Cost>());
 //   std::optional<int64_t> flops = cost->node(conv).flops;  // nullopt: unknown
@@ -45,6 +45,11 @@ class Cost {
   int64_t total_flops_ = 0;
   int64_t unknown_nodes_ = 0;
 };
+
+// How often a loop's body runs, from its count, or the extent of a stacked
+// result or a scanned operand; 1 where it cannot be told.
+int64_t TripCount(const ir::Graph& graph, const ir::Node& node,
+                  const ir::Bindings& bindings);
 
 }  // namespace onnx_memopt::analysis
 

@@ -43,6 +43,10 @@ class LoadGrowth {
   std::vector<bool> folded_;  // by ValueId
 };
 
+// Whether the runtime computes the node when it loads the model, if all that it
+// reads is constant.
+bool MayFold(const ir::Node& node);
+
 }  // namespace onnx_memopt::analysis
 
 #endif  // ONNX_MEMOPT_ANALYSIS_LOAD_GROWTH_H_

@@ -10,6 +10,8 @@
 #ifndef ONNX_MEMOPT_DRIVER_BUILD_REPORT_H_
 #define ONNX_MEMOPT_DRIVER_BUILD_REPORT_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
@@ -29,6 +31,16 @@ absl::StatusOr<ReportWeights> BuildWeights(const ir::Graph& graph,
 // Live memory over the steps, and where each buffer lies.
 absl::StatusOr<ReportProfile> BuildProfile(const ir::Graph& graph,
                                            analysis::AnalysisManager& analyses);
+
+// Session options that may suit the graph, with their peaks.
+absl::Status BuildSessionOptions(const ir::Graph& graph,
+                                 analysis::AnalysisManager& analyses,
+                                 Report* report);
+
+// How a budget was met, or what holds the peak.
+absl::StatusOr<ReportBudget> BuildBudget(const ir::Graph& graph,
+                                         analysis::AnalysisManager& analyses,
+                                         int64_t budget_bytes);
 
 // Tensors, nodes, who is live at the peak, what is unknown.
 absl::Status BuildTables(const ir::Graph& graph,

@@ -46,6 +46,13 @@ absl::Status NameInputShape(const LoadedModel& model, ImportOptions* options);
 absl::Status CheckImportOptions(const LoadedModel& model,
                                 const ImportOptions& options);
 
+// The sizes that a shape, given for an input that exists, gives to dimensions
+// which the model leaves open: by their names, INPUT[INDEX] where they have
+// none. False where the model states no shape for it, one of another rank, or
+// another number.
+bool NamesOfShape(const LoadedModel& model, const std::string& input,
+                  const std::vector<int64_t>& sizes, ir::Bindings* names);
+
 absl::StatusOr<ir::Graph> Import(std::shared_ptr<const LoadedModel> model,
                                  const ImportOptions& options);
 

@@ -14,6 +14,9 @@
 #ifndef ONNX_MEMOPT_PASS_PASS_H_
 #define ONNX_MEMOPT_PASS_PASS_H_
 
+#include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,10 +28,27 @@
 
 namespace onnx_memopt::pass {
 
+// What is asked of the rewritten model.
+struct Goals {
+  // A run may take this much longer than that of the model as it came, by the
+  // time model: 0.1 for 10 %. Infinite: no matter how long.
+  double max_slowdown = 0.1;
+  // No lower peak than this is wanted of ONNX Runtime's steady state: once a
+  // change has reached it, no more time is given for memory.
+  std::optional<int64_t> budget_bytes;
+};
+
 class PassContext {
  public:
-  explicit PassContext(analysis::AnalysisManager* analyses)
-      : analyses_(analyses) {}
+  // `max_seconds` is for a run of what the pass makes.
+  explicit PassContext(
+      analysis::AnalysisManager* analyses, Goals goals = {},
+      double max_seconds = std::numeric_limits<double>::infinity())
+      : analyses_(analyses), goals_(goals), max_seconds_(max_seconds) {}
+
+  const Goals& goals() const { return goals_; }
+  // Modelled time that a run may take, of all passes together.
+  double max_seconds() const { return max_seconds_; }
 
   // Of the graph as it was when the pass began; after a change of its own, the
   // pass calls InvalidateAll before it asks again.
@@ -39,6 +59,8 @@ class PassContext {
 
  private:
   analysis::AnalysisManager* analyses_;
+  Goals goals_;
+  double max_seconds_;
   std::vector<std::string> remarks_;
 };
 

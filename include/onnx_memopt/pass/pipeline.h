@@ -46,6 +46,7 @@ struct PassRun {
 };
 
 struct PipelineOptions {
+  Goals goals;
   // Called before the first pass (with an empty name) and after each pass.
   std::function<void(absl::string_view pass, const ir::Graph& graph)> observer;
 };

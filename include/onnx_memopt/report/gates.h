@@ -25,7 +25,8 @@ struct Gates {
 };
 
 // One line for each thing that is not as demanded; none if all is well. With a
-// sweep, every point of it is held to the gates.
+// sweep, every point of it is held to the gates. A budget that the report says
+// was not met is a failed gate too.
 std::vector<std::string> FailedGates(const Report& report, const Gates& gates);
 
 }  // namespace onnx_memopt

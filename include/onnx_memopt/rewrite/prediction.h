@@ -21,6 +21,9 @@ analysis::RuntimeOptions RewriteOptions();
 absl::StatusOr<analysis::RuntimePrediction> PredictForRewrite(
     const ir::Graph& graph);
 
+// Modelled seconds of a run.
+absl::StatusOr<double> PredictSeconds(const ir::Graph& graph);
+
 // False where the gain is within what predictions are off.
 bool Pays(int64_t before_bytes, int64_t after_bytes);
 

@@ -8,6 +8,7 @@
 #define ONNX_MEMOPT_REWRITE_SPLIT_SEARCH_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,10 +28,14 @@ struct SplitSearchOptions {
   // Of several numbers of parts, the smallest whose peak is at most this many
   // times that of the best is taken: small parts cost time.
   double tolerance = 1.08;
-  // Rows of a matrix product below which it runs slower.
-  int64_t min_rows = 32;
-  // Bytes of the largest tensor in a part.
-  int64_t min_part_bytes = 128 << 10;
+  // By the time model: a region may take this much longer in parts, or a small
+  // share of what is left of `max_seconds`, whichever is more.
+  double max_slowdown = 0.1;
+  // Of a run of the whole graph.
+  double max_seconds = std::numeric_limits<double>::infinity();
+  // Live bytes that are low enough. Of regions that reach them the fastest is
+  // taken; of others the one that gains most for its time. 0: none are.
+  int64_t enough_bytes = 0;
   // Regions tried at one place.
   int max_candidates = 400;
 };
@@ -40,6 +45,8 @@ struct SplitFound {
   // Working memory at the highest step of the region, before and after.
   int64_t before_bytes = 0;
   int64_t after_bytes = 0;
+  // What a run of the graph takes longer for it, modelled; may be negative.
+  double added_seconds = 0;
 };
 
 // One that has been taken, to find its like elsewhere: networks repeat blocks.

@@ -7,6 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/analysis/time_model.h"
 #include "registry.h"
 #include "support/random_graph.h"
 #include "support/status_matchers.h"
@@ -190,6 +192,32 @@ TEST(RunPipelineTest, NamesThePassThatBrokeTheGraph) {
                           graph, {}),
               StatusIs(absl::StatusCode::kInternal,
                        HasSubstr("pass scripted broke the graph: tensor ")));
+}
+
+TEST(PipelineTest, APassIsToldWhatIsAskedOfIt) {
+  ir::Graph graph = RandomGraph(7, {.max_nodes = 30});
+  analysis::AnalysisManager analyses(&graph);
+  const double seconds =
+      (*analyses.Get<analysis::TimeModel>())->total_seconds();
+  static double seen_seconds = 0;
+  static Goals seen;
+  const Pipeline pipeline =
+      Script([](ir::Graph&, PassContext& context) -> absl::StatusOr<bool> {
+        seen = context.goals();
+        seen_seconds = context.max_seconds();
+        return false;
+      });
+  ASSERT_THAT(RunPipeline(pipeline, graph,
+                          {.goals = {.max_slowdown = 0.5, .budget_bytes = 9}}),
+              IsOk());
+  EXPECT_EQ(seen.max_slowdown, 0.5);
+  EXPECT_EQ(seen.budget_bytes, 9);
+  // And the little that nobody sees.
+  EXPECT_GE(seen_seconds, 1.5 * seconds);
+  EXPECT_LE(seen_seconds, 1.5 * seconds + 1e-3);
+  ASSERT_THAT(RunPipeline(pipeline, graph, {}), IsOk());
+  EXPECT_EQ(seen.max_slowdown, 0.1);
+  EXPECT_FALSE(seen.budget_bytes.has_value());
 }
 
 }  // namespace

@@ -56,6 +56,19 @@ TEST(GatesTest, APeakThatIsNotKnownIsNotBelowTheGate) {
   EXPECT_THAT(FailedGates(report, {.fail_on_growth = true}), IsEmpty());
 }
 
+TEST(GatesTest, ABudgetThatIsNotMetSaysWhatHoldsIt) {
+  Report report = Example();
+  report.budget = {.bytes = 1 << 20,
+                   .reached_bytes = 3 << 20,
+                   .met = false,
+                   .reason = "the output is 2 MiB"};
+  EXPECT_THAT(FailedGates(report, {}),
+              ElementsAre("the budget of 1.00 MiB is not met: the output is 2 "
+                          "MiB"));
+  report.budget->met = true;
+  EXPECT_THAT(FailedGates(report, {}), IsEmpty());
+}
+
 TEST(GatesTest, EachKindOfGrowthIsNamed) {
   EXPECT_THAT(FailedGates(Example(), {.fail_on_growth = true}), IsEmpty());
   Report report = Example();
