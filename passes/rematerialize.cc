@@ -121,7 +121,7 @@ class Rematerialize final : public pass::Pass {
     if (!rewrite::Pays(before, after)) return false;
     graph = std::move(changed);
     for (size_t i = 0; i < std::min(names.size(), kShown); ++i) {
-      context.Remark(std::move(names[i]));
+      context.Remark(names[i]);
     }
     context.Remark(absl::StrCat(names.size(),
                                 names.size() == 1 ? " value" : " values",

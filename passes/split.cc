@@ -137,7 +137,7 @@ class Split final : public pass::Pass {
     graph = *std::move(best);
     context.analyses().InvalidateAll();
     for (size_t i = 0; i < std::min(best_regions, kShownRegions); ++i) {
-      context.Remark(std::move(remarks[i]));
+      context.Remark(remarks[i]);
     }
     context.Remark(absl::StrCat(
         best_regions, best_regions == 1 ? " region" : " regions",

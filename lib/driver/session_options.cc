@@ -41,6 +41,7 @@ std::vector<RuntimeOptions> Candidates(bool all) {
         .pattern = pattern,
         .reuse = reuse,
         // Part of the weights, which the report has beside it.
+        .folding = true,
         .mapped_weights = analysis::MappedWeights::kNone};
   };
   constexpr ExecutionOrder kDefault = ExecutionOrder::kDefault;
@@ -120,6 +121,7 @@ absl::StatusOr<ReportBudget> BuildBudget(const ir::Graph& graph,
                                          int64_t budget_bytes) {
   RuntimeOptions options;
   options.mapped_weights = analysis::MappedWeights::kNone;
+  options.folding = true;
   ASSIGN_OR_RETURN(const RuntimePrediction prediction,
                    PredictRuntime(graph, analyses, options));
   ReportBudget budget{.bytes = budget_bytes,

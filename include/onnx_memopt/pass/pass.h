@@ -54,7 +54,7 @@ class PassContext {
   // pass calls InvalidateAll before it asks again.
   analysis::AnalysisManager& analyses() { return *analyses_; }
 
-  void Remark(std::string text) { remarks_.push_back(std::move(text)); }
+  void Remark(absl::string_view text) { remarks_.emplace_back(text); }
   std::vector<std::string>& remarks() { return remarks_; }
 
  private:
