@@ -275,28 +275,31 @@ absl::Status RegionWindows::FindExtent(const Graph& graph,
   return absl::OkStatus();
 }
 
+// Ranges begin at a whole element of each tensor.
 absl::Status RegionWindows::FindGrain(const SplitPlan& plan) {
-  const auto include = [&](int64_t unit) {
-    grain_ = std::lcm(grain_, unit);
-    return grain_ <= kMaxRatio;
-  };
-  bool small = true;
-  for (const Place& place : places_) small = small && include(place.ratio.den);
-  for (size_t s = 0; s < steps_.size() && small; ++s) {
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    Step& step = steps_[s];
+    const auto include = [&](int64_t unit) {
+      step.grain = std::lcm(step.grain, unit);
+      grain_ = std::lcm(grain_, unit);
+      return grain_ <= kMaxRatio;
+    };
     const Dim& grain = plan.nodes[s].way.grain;
-    if (!grain.is_constant() || grain.constant() > kMaxRatio) {
-      small = false;
-      break;
+    bool small = grain.is_constant() && grain.constant() <= kMaxRatio;
+    for (const Need& need : step.operands) {
+      small = small && include(places_[need.place].ratio.den);
     }
-    for (const size_t p : steps_[s].results) {
+    for (const size_t p : step.results) {
       const Ratio ratio = places_[p].ratio;
+      small = small && include(ratio.den);
+      if (!small) break;
       const int64_t unit = grain.constant() * ratio.den;
-      small = small && unit <= kMaxRatio * kMaxRatio &&
+      small = unit / std::gcd(unit, ratio.num) <= kMaxRatio &&
               include(unit / std::gcd(unit, ratio.num));
     }
-  }
-  if (!small) {
-    return absl::FailedPreconditionError("parts have no common grain");
+    if (!small) {
+      return absl::FailedPreconditionError("parts have no common grain");
+    }
   }
   if (!extent_.is_constant() && !DivideExact(extent_, grain_).has_value()) {
     return absl::FailedPreconditionError(
@@ -367,13 +370,14 @@ std::vector<RegionWindows::Level> RegionWindows::Levels(
     const Place& place = places_[p];
     const auto k = static_cast<size_t>(level);
     levels[k].before = std::max(
-        levels[k].before,
-        RoundUp(CeilOf(before * place.ratio.den, place.ratio.num), grain_));
+        levels[k].before, CeilOf(before * place.ratio.den, place.ratio.num));
     after[k] = std::max(
         after[k],
         CeilOf(behind * place.ratio.den + place.deficit, place.ratio.num));
   };
   for (const Step& step : steps_) {
+    int64_t& grain = levels[static_cast<size_t>(step.level)].grain;
+    grain = std::lcm(grain, step.grain);
     for (const Need& need : step.operands) {
       include(step.level, need.place, need.before, need.after);
     }
@@ -385,19 +389,26 @@ std::vector<RegionWindows::Level> RegionWindows::Levels(
   const bool uneven = extent_.is_constant() && extent_.constant() % grain_ != 0;
   const int64_t remainder = extent_.is_constant() ? extent_.constant() : 0;
   for (size_t k = levels.size(); k-- > 0;) {
+    Level& level = levels[k];
     if (k + 1 < levels.size()) {
-      levels[k].before = std::max(levels[k].before, levels[k + 1].before);
-      after[k] = std::max(after[k], after[k + 1]);
+      // A level lies within the one before it.
+      const Level& inner = levels[k + 1];
+      level.before = std::max(level.before, inner.before);
+      after[k] = std::max(after[k], inner.length - inner.before - part_);
     }
+    level.before = RoundUp(level.before, level.grain);
     const int64_t least =
-        part_ + levels[k].before + after[k] + (uneven ? grain_ : 0);
+        part_ + level.before + after[k] + (uneven ? grain_ : 0);
     // As far from a multiple of the grain as the extent is.
-    levels[k].length = least + ((remainder - least) % grain_ + grain_) % grain_;
+    level.length =
+        least + ((remainder - least) % level.grain + level.grain) % level.grain;
+  }
+  for (Level& level : levels) {
     if (extent_.is_constant()) {
-      levels[k].length = std::min(levels[k].length, extent_.constant());
+      level.length = std::min(level.length, extent_.constant());
     }
   }
-  levels.push_back({.before = 0, .length = part_});
+  levels.push_back({.grain = 1, .before = 0, .length = part_});
   return levels;
 }
 

@@ -9,10 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/analysis/cost.h"
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/rewrite/grow_region.h"
 #include "onnx_memopt/rewrite/outline.h"
+#include "onnx_memopt/rewrite/region_windows.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::rewrite {
@@ -33,7 +35,15 @@ constexpr size_t kMaxPartCounts = 8;
 // Ends of a region that are tried on each side of its seed.
 constexpr size_t kMaxCuts = 6;
 constexpr size_t kMaxSeeds = 12;
+// Nodes on each side of a seed among which a region with windows is cut: its
+// halo grows with each convolution.
+constexpr size_t kNear = 48;
+// Parts of a region whose parts overlap, if they are as large as they may be.
+constexpr int64_t kOverlapping[] = {2,  3,  4,  6,  8,  12,  16,
+                                    24, 32, 48, 64, 96, 128, 256};
 constexpr int64_t kMaxParts = 4096;
+// A byte that is read or written takes as long as so many operations.
+constexpr double kFlopsPerByte = 4;
 // A region of 16 times the nodes may hold twice the bytes.
 constexpr double kWidth = 0.25;
 
@@ -62,10 +72,12 @@ double Score(const SplitFound& found) {
 class SplitSearch::Place {
  public:
   Place(const SplitSearchOptions& options, const Graph& graph, BlockId block,
-        const analysis::Sizes& sizes, const MemoryProfile& profile)
+        const analysis::Sizes& sizes, const analysis::Cost& cost,
+        const MemoryProfile& profile)
       : options_(options),
         graph_(graph),
         sizes_(sizes),
+        cost_(cost),
         profile_(profile.block(block)),
         bindings_(analysis::AssumedBindings(graph)),
         flow_(graph, block) {}
@@ -90,6 +102,7 @@ class SplitSearch::Place {
     if (!found_.has_value()) return std::optional<SplitFound>();
     RETURN_IF_ERROR(ChooseParts());
     recipe_.parts = found_->plan.parts;
+    recipe_.part = found_->plan.part;
     recipes->push_back(recipe_);
     return std::move(found_);
   }
@@ -124,14 +137,29 @@ class SplitSearch::Place {
     return seeds;
   }
 
-  // Numbers of parts that are worth their time, from few to many.
-  std::vector<Dim> PartCounts(const SplitPlan& plan) const {
-    std::vector<Dim> counts = DivisorsOf(plan);
-    std::erase_if(counts, [&](const Dim& parts) {
-      return (parts.is_constant() && (parts.constant() > kMaxParts ||
-                                      !KeepsBytes(plan, parts.constant()))) ||
-             !KeepsRows(plan, parts);
-    });
+  // How a region may be cut.
+  struct Parts {
+    Dim count;
+    std::optional<int64_t> part;
+  };
+
+  static void Take(const Parts& parts, SplitPlan* plan) {
+    plan->parts = parts.count;
+    plan->part = parts.part;
+  }
+
+  // Those that are worth their time, from few parts to many.
+  std::vector<Parts> PartCounts(const SplitPlan& plan) const {
+    std::vector<Parts> counts;
+    for (const Dim& parts : DivisorsOf(plan)) {
+      if ((parts.is_constant() && (parts.constant() > kMaxParts ||
+                                   !KeepsBytes(plan, parts.constant()))) ||
+          !KeepsRows(plan, parts)) {
+        continue;
+      }
+      counts.push_back({.count = parts, .part = std::nullopt});
+    }
+    if (counts.empty()) counts = OverlappingParts(plan);
     while (counts.size() > kMaxPartCounts) {
       // Thin out, the ends stay.
       for (size_t i = 1; i + 1 < counts.size(); ++i) {
@@ -139,6 +167,65 @@ class SplitSearch::Place {
       }
     }
     return counts;
+  }
+
+  // Of one size, which need not divide the extent.
+  std::vector<Parts> OverlappingParts(const SplitPlan& plan) const {
+    std::vector<Parts> counts;
+    absl::StatusOr<RegionWindows> windows = RegionWindows::Find(graph_, plan);
+    if (!windows.ok()) return counts;
+    const int64_t extent = windows->extent().Evaluate(bindings_).value_or(0);
+    const int64_t grain = windows->grain();
+    for (const int64_t count : kOverlapping) {
+      const int64_t units = (extent + count * grain - 1) / (count * grain);
+      // What divides the extent makes neither overlap nor copy.
+      int64_t part = units * grain;
+      for (int64_t larger = units; larger <= units + units / 8; ++larger) {
+        if (extent % (larger * grain) == 0) {
+          part = larger * grain;
+          break;
+        }
+      }
+      if (part >= extent || (!counts.empty() && *counts.back().part == part)) {
+        continue;
+      }
+      if (!windows->SetPart(part).ok()) continue;
+      const int64_t parts = (extent + part - 1) / part;
+      if (!KeepsBytes(plan, parts) || !KeepsRows(plan, *windows) ||
+          ExtraWork(plan, *windows, parts) > options_.max_extra_work) {
+        continue;
+      }
+      counts.push_back({.count = windows->parts(), .part = part});
+    }
+    return counts;
+  }
+
+  // Arithmetic that is done twice, relative to what is done once.
+  double ExtraWork(const SplitPlan& plan, const RegionWindows& windows,
+                   int64_t parts) const {
+    double once = 0;
+    double all = 0;
+    for (const SplitNode& split : plan.nodes) {
+      const analysis::NodeCost& cost = cost_.node(split.node);
+      const ir::Node& node = graph_.node(split.node);
+      const int axis = split.way.result_axes[0];
+      const ValueId result = node.results[0];
+      if (result == kNoValue) continue;
+      const double work =
+          static_cast<double>(cost.flops.value_or(0)) +
+          kFlopsPerByte * static_cast<double>(cost.traffic_bytes.value_or(0));
+      const int64_t extent = (*graph_.value(result).type.shape)[axis]
+                                 ->Evaluate(bindings_)
+                                 .value_or(0);
+      const int64_t size = windows.size(result, axis, windows.level(split.node))
+                               .Evaluate(bindings_)
+                               .value_or(0);
+      if (extent <= 0) continue;
+      once += work;
+      all += work * static_cast<double>(size * parts) /
+             static_cast<double>(extent);
+    }
+    return once > 0 ? all / once - 1 : 0;
   }
 
   // Chains of cheap nodes are fused by runtimes: what a region of these alone
@@ -162,12 +249,17 @@ class SplitSearch::Place {
     const auto is_convolution = [&](int position) {
       return IsConvolution(graph_.node(flow_.node(position)));
     };
+    const auto keeps_layout = [&](int position) {
+      return KeepsBlockedLayout(graph_.node(flow_.node(position)));
+    };
     // A convolution outside that reads what the region makes reads it as it
-    // comes.
+    // comes, and ranges that overlap are copies anyway.
+    const bool copies = NeedsWindows(plan);
     const auto is_cut = [&](int from, int to) {
       return inside.contains(from) != inside.contains(to) &&
-             (is_convolution(from) ||
-              (is_convolution(to) && inside.contains(to)));
+             ((is_convolution(from) && keeps_layout(to)) ||
+              (is_convolution(to) && inside.contains(to) && !copies &&
+               keeps_layout(from)));
     };
     for (int position : inside) {
       for (ValueId operand : graph_.node(flow_.node(position)).operands) {
@@ -216,17 +308,31 @@ class SplitSearch::Place {
 
   // Matrix products of few rows or columns run slower.
   bool KeepsRows(const SplitPlan& plan, const Dim& parts) const {
+    return KeepsRows(plan, [&](const SplitNode&, const Dim& extent) {
+      const std::optional<Dim> part = DivideExact(extent, parts);
+      return part.has_value() ? part->Evaluate(bindings_) : std::nullopt;
+    });
+  }
+  bool KeepsRows(const SplitPlan& plan, const RegionWindows& windows) const {
+    return KeepsRows(plan, [&](const SplitNode& split, const Dim&) {
+      return std::optional<int64_t>(windows.full_size(
+          graph_.node(split.node).results[0], split.way.result_axes[0],
+          windows.level(split.node)));
+    });
+  }
+  template <typename RowsOfPart>
+  bool KeepsRows(const SplitPlan& plan, RowsOfPart rows_of_part) const {
     for (const SplitNode& split : plan.nodes) {
       const ir::Node& node = graph_.node(split.node);
       if (node.op_type != "MatMul" && node.op_type != "Gemm") continue;
       const ir::Shape& shape = *graph_.value(node.results[0]).type.shape;
       const int axis = split.way.result_axes[0];
       if (axis + 2 < static_cast<int>(shape.size())) continue;
-      const std::optional<Dim> part = DivideExact(*shape[axis], parts);
-      if (!part.has_value()) return false;
-      const int64_t rows = part->Evaluate(bindings_).value_or(0);
+      const std::optional<int64_t> rows = rows_of_part(split, *shape[axis]);
       const int64_t all = shape[axis]->Evaluate(bindings_).value_or(0);
-      if (rows < options_.min_rows && all >= options_.min_rows) return false;
+      if (rows.value_or(0) < options_.min_rows && all >= options_.min_rows) {
+        return false;
+      }
     }
     return true;
   }
@@ -296,6 +402,17 @@ class SplitSearch::Place {
     for (const SplitNode& split : whole->nodes) {
       region.push_back(flow_.position(split.node));
     }
+    RETURN_IF_ERROR(TryCuts(region, seed, way));
+    if (!NeedsWindows(*whole)) return absl::OkStatus();
+    const auto at = std::find(region.begin(), region.end(), seed);
+    const auto near = static_cast<std::ptrdiff_t>(kNear);
+    const std::vector<int> around(at - std::min(near, at - region.begin()),
+                                  at + std::min(near, region.end() - at));
+    return TryCuts(around, seed, way);
+  }
+
+  absl::Status TryCuts(const std::vector<int>& region, int seed,
+                       const SplitWay& way) {
     for (int begin : Cuts(region, seed, /*left=*/true)) {
       for (int end : Cuts(region, seed, /*left=*/false)) {
         RETURN_IF_ERROR(TryWindow(seed, way, begin, end));
@@ -320,9 +437,9 @@ class SplitSearch::Place {
     if (tried_ >= options_.max_candidates) return absl::OkStatus();
     std::optional<SplitPlan> plan = Region(seed, way, begin, end);
     if (!plan.has_value()) return absl::OkStatus();
-    const std::vector<Dim> counts = PartCounts(*plan);
+    const std::vector<Parts> counts = PartCounts(*plan);
     if (counts.empty()) return absl::OkStatus();
-    plan->parts = counts.back();
+    Take(counts.back(), &*plan);
     std::string key;
     for (const SplitNode& split : plan->nodes) {
       absl::StrAppend(&key, Index(split.node), ":",
@@ -350,12 +467,13 @@ class SplitSearch::Place {
           Region(seed, way, std::max(0, seed + recipe.begin),
                  std::min(flow_.size(), seed + recipe.end));
       if (!plan.has_value()) continue;
-      const std::vector<Dim> counts = PartCounts(*plan);
-      if (std::find(counts.begin(), counts.end(), recipe.parts) ==
-          counts.end()) {
+      const std::vector<Parts> counts = PartCounts(*plan);
+      if (std::none_of(counts.begin(), counts.end(), [&](const Parts& parts) {
+            return parts.count == recipe.parts && parts.part == recipe.part;
+          })) {
         continue;
       }
-      plan->parts = recipe.parts;
+      Take({.count = recipe.parts, .part = recipe.part}, &*plan);
       RETURN_IF_ERROR(Try(*plan).status());
     }
     return absl::OkStatus();
@@ -410,10 +528,10 @@ class SplitSearch::Place {
 
   absl::Status ChooseParts() {
     const int64_t best = found_->after_bytes;
-    const std::vector<Dim> counts = PartCounts(found_->plan);
-    for (const Dim& parts : counts) {
+    const std::vector<Parts> counts = PartCounts(found_->plan);
+    for (const Parts& parts : counts) {
       SplitPlan plan = found_->plan;
-      plan.parts = parts;
+      Take(parts, &plan);
       ASSIGN_OR_RETURN(std::optional<SplitFound> found, Measure(plan));
       if (found.has_value() &&
           static_cast<double>(found->after_bytes) <=
@@ -428,6 +546,7 @@ class SplitSearch::Place {
   const SplitSearchOptions& options_;
   const Graph& graph_;
   const analysis::Sizes& sizes_;
+  const analysis::Cost& cost_;
   const analysis::BlockProfile& profile_;
   const ir::Bindings bindings_;
   const BlockFlow flow_;
@@ -445,6 +564,7 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
   ASSIGN_OR_RETURN(const MemoryProfile* profile, analyses.Get<MemoryProfile>());
   ASSIGN_OR_RETURN(const analysis::Sizes* sizes,
                    analyses.Get<analysis::Sizes>());
+  ASSIGN_OR_RETURN(const analysis::Cost* cost, analyses.Get<analysis::Cost>());
   // From the main graph down to the innermost subgraph that runs at the peak.
   std::vector<BlockId> path = {ir::kMainBlock};
   while (true) {
@@ -469,7 +589,7 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
         graph.block(*block).nodes.size()) {
       continue;
     }
-    Place place(options_, graph, *block, *sizes, *profile);
+    Place place(options_, graph, *block, *sizes, *cost, *profile);
     ASSIGN_OR_RETURN(std::optional<SplitFound> found, place.Run(&recipes_));
     if (found.has_value()) return found;
   }

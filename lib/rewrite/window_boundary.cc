@@ -65,7 +65,8 @@ absl::StatusOr<ValueId> WindowBoundary::Cut(ValueId inner, ValueId whole,
           levels[static_cast<size_t>(to)].length &&
       levels[static_cast<size_t>(from)].before ==
           levels[static_cast<size_t>(to)].before &&
-      windows_.grain() == 1 && windows_.deficit(whole, axis) == 0) {
+      (windows_.grain() == 1 || to != windows_.part_level()) &&
+      windows_.deficit(whole, axis) == 0) {
     return inner;
   }
   return Take(inner, whole, axis, from, to, order);

@@ -4,7 +4,8 @@
 //   int seed = flow.position(matmul);
 //   std::optional<SplitPlan> plan =
 //       GrowRegion(flow, seed, flow.ways(seed).front(), 0, flow.size());
-//   plan->parts = DivisorsOf(*plan).back();  // or RegionWindows, and plan->part
+//   plan->parts = DivisorsOf(*plan).back();  // or RegionWindows, and
+//   plan->part
 #ifndef ONNX_MEMOPT_REWRITE_GROW_REGION_H_
 #define ONNX_MEMOPT_REWRITE_GROW_REGION_H_
 

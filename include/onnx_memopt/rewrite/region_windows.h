@@ -57,7 +57,7 @@ class RegionWindows {
                                             const SplitPlan& plan);
 
   const ir::Dim& extent() const { return extent_; }
-  // Parts and the beginnings of ranges are multiples of this.
+  // Parts are multiples of this.
   int64_t grain() const { return grain_; }
 
   // Elements of a part: a multiple of `grain`, below `extent` if that is known.
@@ -67,9 +67,11 @@ class RegionWindows {
   // True if the parts do not overlap.
   bool IsExact() const { return exact_; }
 
-  // A range begins at clamp(floor(begin of the part) - before, 0, extent -
-  // length), rounded down to the grain; the last level has the parts.
+  // A range begins at clamp(begin of the part, rounded down to grain(), less
+  // `before`, 0, extent - length); the last level has the parts themselves.
   struct Level {
+    int64_t grain =
+        1;  // of beginnings; lengths are as far from it as extent is
     int64_t before = 0;
     int64_t length = 0;
   };
@@ -113,6 +115,7 @@ class RegionWindows {
     std::vector<Need> operands;
     std::vector<size_t> results;
     std::vector<size_t> inside;  // steps that make its operands
+    int64_t grain = 1;           // of ranges that it runs on
     int level = 0;
   };
 

@@ -31,6 +31,9 @@ struct SplitSearchOptions {
   int64_t min_rows = 32;
   // Bytes of the largest tensor in a part.
   int64_t min_part_bytes = 128 << 10;
+  // Where parts overlap: arithmetic of what is computed twice, as a part of all
+  // that the region computes.
+  double max_extra_work = 0.1;
   // Regions tried at one place.
   int max_candidates = 400;
 };
@@ -49,6 +52,7 @@ struct SplitRecipe {
   int begin = 0;  // positions, counted from the seed
   int end = 0;
   ir::Dim parts;
+  std::optional<int64_t> part;
 };
 
 class SplitSearch {
