@@ -146,7 +146,7 @@ class NoPattern final : public pass::Pass {
   }
 
   // Weights that a runtime lays out when it loads the model, unless they are
-  // read two subgraphs deep.
+  // captured two subgraphs deep.
   static bool HoldWeights(const Graph& graph,
                           const std::vector<BlockId>& bodies) {
     for (BlockId body : bodies) {
@@ -155,7 +155,8 @@ class NoPattern final : public pass::Pass {
         if (node.info->recompute != ir::RecomputeCost::kExpensive) continue;
         for (ValueId operand : node.operands) {
           if (operand != ir::kNoValue &&
-              graph.value(operand).kind == ir::ValueKind::kInitializer) {
+              graph.value(operand).kind == ir::ValueKind::kInitializer &&
+              graph.value(operand).block != body) {
             return true;
           }
         }
