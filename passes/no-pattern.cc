@@ -14,11 +14,11 @@
 // on a sequence keeps it from being folded. What the branch returns is written
 // straight into the outputs. Where the main graph has loops already (regions
 // that `split` made), their bodies are fed the sequence and the main graph
-// stays as it is: weights that are used two subgraphs deep are not laid out
-// when the model is loaded. Cost: microseconds a run. Refuses: outputs that are
-// not tensors of a number type or whose rank is unknown, inputs without a
-// shape, models before opset 11. Must not run after it: passes that look for
-// work in the main graph alone.
+// stays as it is, if they capture weights: two subgraphs deep those are not
+// laid out when the model is loaded; weights of the body itself are. Cost:
+// microseconds a run. Refuses: outputs that are not tensors of a number type or
+// whose rank is unknown, inputs without a shape, models before opset 11. Must
+// not run after it: passes that look for work in the main graph alone.
 
 #include <algorithm>
 #include <memory>

@@ -60,9 +60,27 @@ bool operator==(Ratio a, Ratio b) { return a.num == b.num && a.den == b.den; }
 
 absl::StatusOr<RegionWindows> RegionWindows::Find(const Graph& graph,
                                                   const SplitPlan& plan) {
+  llvm::DenseSet<NodeId> inside;
+  for (const SplitNode& split : plan.nodes) inside.insert(split.node);
+  llvm::DenseSet<ValueId> read_outside;
+  std::vector<ValueId> uses;
+  for (const NodeId id : graph.block(plan.block).nodes) {
+    if (!inside.contains(id)) ir::CollectUses(graph, id, &uses);
+  }
+  for (const ValueId value : uses) read_outside.insert(value);
+  for (const ValueId value : graph.block(plan.block).results) {
+    read_outside.insert(value);
+  }
+  return Find(graph, plan,
+              [&](ValueId value) { return read_outside.contains(value); });
+}
+
+absl::StatusOr<RegionWindows> RegionWindows::Find(
+    const Graph& graph, const SplitPlan& plan,
+    llvm::function_ref<bool(ValueId)> is_read_outside) {
   RegionWindows windows;
   RETURN_IF_ERROR(windows.FindRatios(graph, plan));
-  RETURN_IF_ERROR(windows.FindExtent(graph, plan));
+  RETURN_IF_ERROR(windows.FindExtent(graph, plan, is_read_outside));
   RETURN_IF_ERROR(windows.FindGrain(plan));
   RETURN_IF_ERROR(windows.FindNeeds(graph, plan));
   return windows;
@@ -194,19 +212,9 @@ absl::Status RegionWindows::FindRatios(const Graph& graph,
 }
 
 // In elements of what leaves the region.
-absl::Status RegionWindows::FindExtent(const Graph& graph,
-                                       const SplitPlan& plan) {
-  llvm::DenseSet<NodeId> inside;
-  for (const SplitNode& split : plan.nodes) inside.insert(split.node);
-  llvm::DenseSet<ValueId> read_outside;
-  std::vector<ValueId> uses;
-  for (const NodeId id : graph.block(plan.block).nodes) {
-    if (!inside.contains(id)) ir::CollectUses(graph, id, &uses);
-  }
-  for (const ValueId value : uses) read_outside.insert(value);
-  for (const ValueId value : graph.block(plan.block).results) {
-    read_outside.insert(value);
-  }
+absl::Status RegionWindows::FindExtent(
+    const Graph& graph, const SplitPlan& plan,
+    llvm::function_ref<bool(ValueId)> is_read_outside) {
   int64_t common_den = 1;
   int64_t common_num = 0;
   for (const SplitNode& split : plan.nodes) {
@@ -214,7 +222,7 @@ absl::Status RegionWindows::FindExtent(const Graph& graph,
     for (size_t r = 0; r < node.results.size(); ++r) {
       const ValueId value = node.results[r];
       if (value == kNoValue ||
-          (!read_outside.contains(value) && !graph.value(value).pinned)) {
+          (!is_read_outside(value) && !graph.value(value).pinned)) {
         continue;
       }
       outputs_.push_back(index_.lookup({value, split.way.result_axes[r]}));

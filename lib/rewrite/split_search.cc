@@ -80,7 +80,9 @@ class SplitSearch::Place {
         cost_(cost),
         profile_(profile.block(block)),
         bindings_(analysis::AssumedBindings(graph)),
-        flow_(graph, block) {}
+        flow_(graph, block),
+        returned_(graph.block(block).results.begin(),
+                  graph.block(block).results.end()) {}
 
   absl::StatusOr<std::optional<SplitFound>> Run(
       std::vector<SplitRecipe>* recipes) {
@@ -172,7 +174,17 @@ class SplitSearch::Place {
   // Of one size, which need not divide the extent.
   std::vector<Parts> OverlappingParts(const SplitPlan& plan) const {
     std::vector<Parts> counts;
-    absl::StatusOr<RegionWindows> windows = RegionWindows::Find(graph_, plan);
+    llvm::DenseSet<int> inside;
+    for (const SplitNode& split : plan.nodes) {
+      inside.insert(flow_.position(split.node));
+    }
+    absl::StatusOr<RegionWindows> windows =
+        RegionWindows::Find(graph_, plan, [&](ValueId value) {
+          const auto& users = flow_.users(value);
+          return returned_.contains(value) ||
+                 std::any_of(users.begin(), users.end(),
+                             [&](int user) { return !inside.contains(user); });
+        });
     if (!windows.ok()) return counts;
     const int64_t extent = windows->extent().Evaluate(bindings_).value_or(0);
     const int64_t grain = windows->grain();
@@ -550,6 +562,7 @@ class SplitSearch::Place {
   const analysis::BlockProfile& profile_;
   const ir::Bindings bindings_;
   const BlockFlow flow_;
+  const llvm::DenseSet<ValueId> returned_;
   std::set<std::string> seen_;
   int tried_ = 0;
   // By position: bytes made before it and read there or later.

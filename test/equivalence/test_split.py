@@ -77,12 +77,14 @@ def compare(model, rewritten, feeds, counts) -> list[str]:
     return failures
 
 
-def force(name, model, data_sets, programs, folder, counts) -> list[str]:
+def force(name, model, data_sets, programs, folder, counts,
+          *options) -> list[str]:
     source = folder / f"{name}.onnx"
     output = folder / f"{name}.out.onnx"
     source.write_bytes(model.SerializeToString())
     try:
-        report = programs.optimize(source, output, "--passes=split{force=6}")
+        report = programs.optimize(source, output, "--passes=split{force=6}",
+                                   *options)
     except ProgramError as problem:
         return [f"{name}: {problem}"]
     if not report["passes"][0]["changed"]:
@@ -153,7 +155,9 @@ def test_forced_windows(part, bin_dir, tmp_path, tallies):
         model, sizes = image_models.make(random.Random(seed))
         failures += force(f"image{seed}", model,
                           [image_feeds(model, *size) for size in sizes],
-                          programs, tmp_path, tallies[WINDOWS])
+                          programs, tmp_path, tallies[WINDOWS],
+                          "--dim", f"height={sizes[0][0]}",
+                          "--dim", f"width={sizes[0][1]}")
     assert not failures, "\n".join(failures)
 
 

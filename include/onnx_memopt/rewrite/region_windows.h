@@ -38,6 +38,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "onnx_memopt/ir/dim.h"
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/rewrite/split_region.h"
@@ -55,6 +56,10 @@ class RegionWindows {
   // together by a constant ratio.
   static absl::StatusOr<RegionWindows> Find(const ir::Graph& graph,
                                             const SplitPlan& plan);
+  // The same for callers who know which results of the region are read outside.
+  static absl::StatusOr<RegionWindows> Find(
+      const ir::Graph& graph, const SplitPlan& plan,
+      llvm::function_ref<bool(ir::ValueId)> is_read_outside);
 
   const ir::Dim& extent() const { return extent_; }
   // Parts are multiples of this.
@@ -120,7 +125,9 @@ class RegionWindows {
   };
 
   absl::Status FindRatios(const ir::Graph& graph, const SplitPlan& plan);
-  absl::Status FindExtent(const ir::Graph& graph, const SplitPlan& plan);
+  absl::Status FindExtent(
+      const ir::Graph& graph, const SplitPlan& plan,
+      llvm::function_ref<bool(ir::ValueId)> is_read_outside);
   absl::Status FindGrain(const SplitPlan& plan);
   absl::Status FindNeeds(const ir::Graph& graph, const SplitPlan& plan);
   const Place& place(ir::ValueId value, int axis) const;
