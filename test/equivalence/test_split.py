@@ -153,11 +153,13 @@ def test_forced_windows(part, bin_dir, tmp_path, tallies):
     failures = []
     for seed in range(part, IMAGE_MODELS, 4):
         model, sizes = image_models.make(random.Random(seed))
+        # Those with several sizes have names for them.
+        dims = test_shared_models.dim_options(
+            dict(zip(("height", "width"), sizes[0]))
+            if len(sizes) > 1 else {})
         failures += force(f"image{seed}", model,
                           [image_feeds(model, *size) for size in sizes],
-                          programs, tmp_path, tallies[WINDOWS],
-                          "--dim", f"height={sizes[0][0]}",
-                          "--dim", f"width={sizes[0][1]}")
+                          programs, tmp_path, tallies[WINDOWS], *dims)
     assert not failures, "\n".join(failures)
 
 
