@@ -320,20 +320,23 @@ class SplitSearch::Place {
 
   // Matrix products of few rows or columns run slower.
   bool KeepsRows(const SplitPlan& plan, const Dim& parts) const {
-    return KeepsRows(plan, [&](const SplitNode&, const Dim& extent) {
-      const std::optional<Dim> part = DivideExact(extent, parts);
-      return part.has_value() ? part->Evaluate(bindings_) : std::nullopt;
-    });
+    return KeepsRows(
+        plan, options_.min_rows, [&](const SplitNode&, const Dim& extent) {
+          const std::optional<Dim> part = DivideExact(extent, parts);
+          return part.has_value() ? part->Evaluate(bindings_) : std::nullopt;
+        });
   }
   bool KeepsRows(const SplitPlan& plan, const RegionWindows& windows) const {
-    return KeepsRows(plan, [&](const SplitNode& split, const Dim&) {
+    const int64_t least = options_.min_rows * options_.overlapping_rows;
+    return KeepsRows(plan, least, [&](const SplitNode& split, const Dim&) {
       return std::optional<int64_t>(windows.full_size(
           graph_.node(split.node).results[0], split.way.result_axes[0],
           windows.level(split.node)));
     });
   }
   template <typename RowsOfPart>
-  bool KeepsRows(const SplitPlan& plan, RowsOfPart rows_of_part) const {
+  bool KeepsRows(const SplitPlan& plan, int64_t least,
+                 RowsOfPart rows_of_part) const {
     for (const SplitNode& split : plan.nodes) {
       const ir::Node& node = graph_.node(split.node);
       if (node.op_type != "MatMul" && node.op_type != "Gemm") continue;
@@ -342,7 +345,7 @@ class SplitSearch::Place {
       if (axis + 2 < static_cast<int>(shape.size())) continue;
       const std::optional<int64_t> rows = rows_of_part(split, *shape[axis]);
       const int64_t all = shape[axis]->Evaluate(bindings_).value_or(0);
-      if (rows.value_or(0) < options_.min_rows && all >= options_.min_rows) {
+      if (rows.value_or(0) < least && all >= options_.min_rows) {
         return false;
       }
     }

@@ -29,6 +29,9 @@ struct SplitSearchOptions {
   double tolerance = 1.08;
   // Rows of a matrix product below which it runs slower.
   int64_t min_rows = 32;
+  // The same where parts overlap, as a multiple: they are copied as well, and
+  // do not fall on the blocks that kernels work in.
+  int64_t overlapping_rows = 4;
   // Bytes of the largest tensor in a part.
   int64_t min_part_bytes = 128 << 10;
   // Where parts overlap: arithmetic of what is computed twice, as a part of all
