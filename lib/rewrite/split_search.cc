@@ -16,6 +16,7 @@
 #include "onnx_memopt/rewrite/outline.h"
 #include "onnx_memopt/rewrite/region_windows.h"
 #include "onnx_memopt/support/status_macros.h"
+#include "rewrite/extra_work.h"
 
 namespace onnx_memopt::rewrite {
 namespace {
@@ -42,8 +43,6 @@ constexpr size_t kNear = 48;
 constexpr int64_t kOverlapping[] = {2,  3,  4,  6,  8,  12,  16,
                                     24, 32, 48, 64, 96, 128, 256};
 constexpr int64_t kMaxParts = 4096;
-// A byte that is read or written takes as long as so many operations.
-constexpr double kFlopsPerByte = 4;
 // A region of 16 times the nodes may hold twice the bytes.
 constexpr double kWidth = 0.25;
 
@@ -204,40 +203,13 @@ class SplitSearch::Place {
       if (!windows->SetPart(part).ok()) continue;
       const int64_t parts = (extent + part - 1) / part;
       if (!KeepsBytes(plan, parts) || !KeepsRows(plan, *windows) ||
-          ExtraWork(plan, *windows, parts) > options_.max_extra_work) {
+          ExtraWork(graph_, plan, *windows, cost_, bindings_) >
+              options_.max_extra_work) {
         continue;
       }
       counts.push_back({.count = windows->parts(), .part = part});
     }
     return counts;
-  }
-
-  // Arithmetic that is done twice, relative to what is done once.
-  double ExtraWork(const SplitPlan& plan, const RegionWindows& windows,
-                   int64_t parts) const {
-    double once = 0;
-    double all = 0;
-    for (const SplitNode& split : plan.nodes) {
-      const analysis::NodeCost& cost = cost_.node(split.node);
-      const ir::Node& node = graph_.node(split.node);
-      const int axis = split.way.result_axes[0];
-      const ValueId result = node.results[0];
-      if (result == kNoValue) continue;
-      const double work =
-          static_cast<double>(cost.flops.value_or(0)) +
-          kFlopsPerByte * static_cast<double>(cost.traffic_bytes.value_or(0));
-      const int64_t extent = (*graph_.value(result).type.shape)[axis]
-                                 ->Evaluate(bindings_)
-                                 .value_or(0);
-      const int64_t size = windows.size(result, axis, windows.level(split.node))
-                               .Evaluate(bindings_)
-                               .value_or(0);
-      if (extent <= 0) continue;
-      once += work;
-      all += work * static_cast<double>(size * parts) /
-             static_cast<double>(extent);
-    }
-    return once > 0 ? all / once - 1 : 0;
   }
 
   // Chains of cheap nodes are fused by runtimes: what a region of these alone
