@@ -14,11 +14,11 @@
 // on a sequence keeps it from being folded. What the branch returns is written
 // straight into the outputs. Where the main graph has loops already (regions
 // that `split` made), their bodies are fed the sequence and the main graph
-// stays as it is: weights that are used two subgraphs deep are not laid out
-// when the model is loaded. Cost: microseconds a run. Refuses: outputs that are
-// not tensors of a number type or whose rank is unknown, inputs without a
-// shape, models before opset 11. Must not run after it: passes that look for
-// work in the main graph alone.
+// stays as it is, if they capture weights: two subgraphs deep those are not
+// laid out when the model is loaded; weights of the body itself are. Cost:
+// microseconds a run. Refuses: outputs that are not tensors of a number type or
+// whose rank is unknown, inputs without a shape, models before opset 11. Must
+// not run after it: passes that look for work in the main graph alone.
 
 #include <algorithm>
 #include <memory>
@@ -151,7 +151,7 @@ class NoPattern final : public pass::Pass {
   }
 
   // Weights that a runtime lays out when it loads the model, unless they are
-  // read two subgraphs deep.
+  // captured two subgraphs deep.
   static bool HoldWeights(const Graph& graph,
                           const std::vector<BlockId>& bodies) {
     for (BlockId body : bodies) {
@@ -160,7 +160,8 @@ class NoPattern final : public pass::Pass {
         if (node.info->recompute != ir::RecomputeCost::kExpensive) continue;
         for (ValueId operand : node.operands) {
           if (operand != ir::kNoValue &&
-              graph.value(operand).kind == ir::ValueKind::kInitializer) {
+              graph.value(operand).kind == ir::ValueKind::kInitializer &&
+              graph.value(operand).block != body) {
             return true;
           }
         }

@@ -8,16 +8,16 @@
 //
 // Why it saves memory: while a region runs, its inputs and outputs are there as
 // a whole, and one part of all that is between them. The parts are items of the
-// batch, heads, tokens or rows of a matrix, channels: whatever dimension the
-// region's nodes keep apart (docs/passes.md). A region is looked for at the
-// highest step of the graph, then at the step that is highest then, and so on
-// until none helps; bodies of regions may be split again. Cost: a few
-// microseconds a part and node, and products that read their weights once for
-// each part; both within Goals::max_slowdown, by the time model. Refuses:
-// regions whose live bytes would not fall by `worth`, random
-// ops, subgraphs and calls as part of a region, models before opset 11, models
-// with tensors of unknown size or of more than 10,000 nodes. Must not run after
-// it: nothing.
+// batch, heads, tokens or rows of a matrix, channels, rows of an image:
+// whatever dimension the region's nodes keep apart, but for halos
+// (docs/passes.md). A region is looked for at the highest step of the graph,
+// then at the step that is highest then, and so on until none helps; bodies of
+// regions may be split again. Cost: a few microseconds a part and node,
+// products that read their weights once for each part, and halos that are
+// computed twice; all within Goals::max_slowdown, by the time model. Refuses:
+// regions whose live bytes would not fall by `worth`, random ops, subgraphs and
+// calls as part of a region, models before opset 11, models with tensors of
+// unknown size or of more than 10,000 nodes. Must not run after it: nothing.
 //
 // Options: max-regions (default 256), force (default 0).
 

@@ -160,7 +160,10 @@ Ways SpatialWays(const ShapeContext& c, std::optional<Windows> windows) {
                         .num = Dim(stride),
                         .before = before,
                         .after = reach - stride - before};
-    way->windowed = before != 0 || windows->pads_end[i] != 0 || reach > stride;
+    // Without a halo too where the last elements are not read.
+    way->windowed =
+        before != 0 || windows->pads_end[i] != 0 || reach > stride ||
+        !SameExtent(x[2 + i], shape_rules::Times(way->extent, Dim(stride)));
     if (windows->auto_pad == AutoPad::kSame) {
       way->pads = windows->pads_begin;
       way->pads.insert(way->pads.end(), windows->pads_end.begin(),

@@ -8,6 +8,7 @@
 
 #include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/rewrite/outline.h"
+#include "onnx_memopt/rewrite/region_windows.h"
 
 namespace onnx_memopt::rewrite {
 namespace {
@@ -20,6 +21,7 @@ using ir::SplitWay;
 using ir::ValueId;
 
 constexpr int64_t kMaxDivisor = 1 << 16;
+constexpr int64_t kRandomExtent = 6;
 
 // True if the parts of each operand make up its axis, as those of the results
 // do: a Slice that reads the first half of its operand does not.
@@ -319,7 +321,8 @@ const std::vector<SplitWay>& BlockFlow::ways(int position) const {
     if (!node.is_call && node.blocks.empty() && !misread) {
       *ways = SplitWays(graph_, nodes_[static_cast<size_t>(position)]);
       std::erase_if(*ways, [&](const SplitWay& way) {
-        return !CanSplit(way) || !UsesWholeAxes(graph_, node, way) ||
+        return !CanSplit(way) ||
+               (!way.windowed && !UsesWholeAxes(graph_, node, way)) ||
                SplitsWeight(graph_, node, way);
       });
     }
@@ -334,6 +337,7 @@ std::optional<SplitPlan> GrowRegion(const BlockFlow& flow, int seed,
 }
 
 std::vector<Dim> DivisorsOf(const SplitPlan& plan) {
+  if (NeedsWindows(plan)) return {};
   int64_t common = 0;
   std::vector<Dim> symbolic;
   for (const SplitNode& split : plan.nodes) {
@@ -385,8 +389,21 @@ std::optional<SplitPlan> RandomRegion(const ir::Graph& graph, uint64_t seed) {
   std::optional<SplitPlan> plan = GrowRegion(flow, at, way, begin, end);
   if (!plan.has_value()) return std::nullopt;
   const std::vector<Dim> counts = DivisorsOf(*plan);
-  if (counts.empty()) return std::nullopt;
-  plan->parts = counts[static_cast<size_t>(below(counts.size()))];
+  if (!counts.empty() && below(3) != 0) {
+    plan->parts = counts[static_cast<size_t>(below(counts.size()))];
+    return plan;
+  }
+  const absl::StatusOr<RegionWindows> windows =
+      RegionWindows::Find(graph, *plan);
+  if (!windows.ok()) return std::nullopt;
+  // Parts of an extent with a name are as large as tests make it.
+  const int64_t extent = windows->extent().is_constant()
+                             ? windows->extent().constant()
+                             : kRandomExtent * windows->grain();
+  const int64_t units = (extent - 1) / windows->grain();
+  if (units < 1) return std::nullopt;
+  plan->part = windows->grain() *
+               (1 + below(static_cast<size_t>(std::min(units, kMaxDivisor))));
   return plan;
 }
 

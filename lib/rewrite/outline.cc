@@ -1,8 +1,10 @@
 #include "onnx_memopt/rewrite/outline.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -33,6 +35,31 @@ bool Moves(const Graph& graph, ValueId id, const Uses& uses) {
 bool IsConvolution(const Node& node) {
   return node.op_type == "Conv" || node.op_type == "ConvTranspose" ||
          node.op_type == "FusedConv";
+}
+
+bool KeepsBlockedLayout(const Node& node) {
+  static constexpr absl::string_view kOps[] = {"Add",
+                                               "AveragePool",
+                                               "BatchNormalization",
+                                               "Clip",
+                                               "Concat",
+                                               "Conv",
+                                               "FusedConv",
+                                               "GlobalAveragePool",
+                                               "GlobalMaxPool",
+                                               "HardSigmoid",
+                                               "HardSwish",
+                                               "LeakyRelu",
+                                               "MaxPool",
+                                               "Mul",
+                                               "Relu",
+                                               "Resize",
+                                               "Sigmoid",
+                                               "Sum",
+                                               "Tanh",
+                                               "Upsample"};
+  return std::find(std::begin(kOps), std::end(kOps), node.op_type) !=
+         std::end(kOps);
 }
 
 void MoveIntoSubgraph(Graph& graph, absl::Span<const NodeId> nodes,

@@ -10,9 +10,13 @@
 #include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/rewrite/builder.h"
 #include "onnx_memopt/rewrite/outline.h"
+#include "onnx_memopt/rewrite/region_windows.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
+#include "rewrite/boundary_nodes.h"
+#include "rewrite/part_shape.h"
 #include "rewrite/split_boundary.h"
+#include "rewrite/window_boundary.h"
 
 namespace onnx_memopt::rewrite {
 namespace {
@@ -35,27 +39,59 @@ class Splitter {
     RETURN_IF_ERROR(CheckCanBuild(graph_));
     RETURN_IF_ERROR(CheckNodes());
     RETURN_IF_ERROR(PlaceOthers());
+    if (plan_.part.has_value()) {
+      ASSIGN_OR_RETURN(windows_, RegionWindows::Find(graph_, plan_));
+      RETURN_IF_ERROR(windows_->SetPart(*plan_.part));
+    } else if (NeedsWindows(plan_)) {
+      return absl::FailedPreconditionError("parts have to overlap");
+    }
 
     scan_ = builder_.Node(plan_.block, "Scan", {}, {}, "split/Scan");
     body_ = builder_.Subgraph(scan_, "body", "split");
-    SplitBoundary boundary(&builder_, plan_.block, body_, plan_.parts);
+    BoundaryNodes nodes(&builder_, plan_.block, body_);
+    Boundary boundary;
+    if (windows_.has_value()) {
+      boundary.ranges.emplace(&nodes, &*windows_);
+    } else {
+      boundary.equal.emplace(&nodes, plan_.parts);
+    }
     RETURN_IF_ERROR(MakeParts());
     for (const SplitNode& split : plan_.nodes) {
       RETURN_IF_ERROR(EditNode(split, boundary));
+      RETURN_IF_ERROR(EditShapes(split, nodes));
+      order_.push_back(split.node);
     }
-    std::vector<NodeId> nodes;
-    nodes.reserve(plan_.nodes.size());
-    for (const SplitNode& split : plan_.nodes) nodes.push_back(split.node);
-    MoveIntoSubgraph(graph_, nodes, body_);
+    std::vector<NodeId> moving;
+    moving.reserve(plan_.nodes.size());
+    for (const SplitNode& split : plan_.nodes) moving.push_back(split.node);
+    MoveIntoSubgraph(graph_, moving, body_);
+    graph_.mutable_block(body_).nodes = order_;
     for (ValueId whole : outputs_) {
-      RETURN_IF_ERROR(boundary.Output(inner_[whole], whole, axis_[whole]));
+      const ValueId inner = inner_[whole];
+      const int axis = axis_[whole];
+      RETURN_IF_ERROR(
+          boundary.equal.has_value()
+              ? boundary.equal->Output(inner, whole, axis)
+              : boundary.ranges->Output(inner, whole, axis, MakerLevel(inner)));
     }
-    RETURN_IF_ERROR(boundary.EnsureInput());
-    Assemble(boundary);
+    RETURN_IF_ERROR(boundary.equal.has_value()
+                        ? boundary.equal->EnsureInput()
+                        : boundary.ranges->EnsureInput());
+    Assemble(nodes);
     return scan_;
   }
 
  private:
+  // One of the two is used.
+  struct Boundary {
+    std::optional<SplitBoundary> equal;
+    std::optional<WindowBoundary> ranges;
+  };
+
+  int MakerLevel(ValueId inner) const {
+    return windows_->level(graph_.value(inner).producer);
+  }
+
   absl::Status CheckNodes() {
     for (const SplitNode& split : plan_.nodes) {
       const ir::Node& node = graph_.node(split.node);
@@ -145,7 +181,9 @@ class Splitter {
         const int axis = axis_[result];
         Type type = graph_.value(result).type;
         const std::optional<Dim> part =
-            DivideExact(*(*type.shape)[axis], plan_.parts);
+            windows_.has_value()
+                ? windows_->size(result, axis, windows_->level(split.node))
+                : DivideExact(*(*type.shape)[axis], plan_.parts);
         if (!part.has_value()) {
           return absl::FailedPreconditionError(
               absl::StrCat("\"", Printable(graph_.value(result).name),
@@ -171,14 +209,15 @@ class Splitter {
     return absl::OkStatus();
   }
 
-  absl::Status EditNode(const SplitNode& split, SplitBoundary& boundary) {
+  absl::Status EditNode(const SplitNode& split, Boundary& boundary) {
     const SplitWay& way = split.way;
+    const int level = windows_.has_value() ? windows_->level(split.node) : 0;
     for (size_t i = 0; i < way.operands.size(); ++i) {
       const ValueId operand = graph_.node(split.node).operands[i];
       if (operand == kNoValue) continue;
       const auto own = inner_.find(operand);
-      ValueId use = operand;
-      if (way.operands[i].axis < 0) {
+      const int axis = way.operands[i].axis;
+      if (axis < 0) {
         if (own != inner_.end()) {
           return absl::FailedPreconditionError(
               absl::StrCat("node \"", Printable(graph_.DisplayName(split.node)),
@@ -187,31 +226,49 @@ class Splitter {
         }
         continue;
       }
-      if (own != inner_.end()) {
-        if (axis_[operand] != way.operands[i].axis) {
-          return absl::FailedPreconditionError(
-              absl::StrCat("\"", Printable(graph_.value(operand).name),
-                           "\" is made along one axis and read along another"));
-        }
+      if (own != inner_.end() && axis_[operand] != axis) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("\"", Printable(graph_.value(operand).name),
+                         "\" is made along one axis and read along another"));
+      }
+      ValueId use = kNoValue;
+      if (own != inner_.end() && !windows_.has_value()) {
         use = own->second;
       } else {
-        const std::pair<ValueId, int> key(operand, way.operands[i].axis);
-        auto it = inputs_.find(key);
-        if (it == inputs_.end()) {
-          ASSIGN_OR_RETURN(const ValueId part,
-                           boundary.Input(operand, way.operands[i].axis));
-          it = inputs_.try_emplace(key, part).first;
+        auto& ranges = ranges_[std::make_pair(operand, axis)];
+        const auto known = std::find_if(
+            ranges.begin(), ranges.end(),
+            [&](const auto& range) { return range.first == level; });
+        if (known != ranges.end()) {
+          use = known->second;
+        } else {
+          ASSIGN_OR_RETURN(use, Range(operand, axis, level, boundary));
+          ranges.emplace_back(level, use);
         }
-        use = it->second;
       }
       graph_.mutable_node(split.node).operands[i] = use;
     }
-    return EditShapes(split, boundary);
+    return absl::OkStatus();
   }
 
-  absl::Status EditShapes(const SplitNode& split, SplitBoundary& boundary) {
+  // What a node at `level` reads of `operand`, as a value of the body.
+  absl::StatusOr<ValueId> Range(ValueId operand, int axis, int level,
+                                Boundary& boundary) {
+    if (!windows_.has_value()) return boundary.equal->Input(operand, axis);
+    const auto own = inner_.find(operand);
+    if (own == inner_.end()) {
+      return boundary.ranges->Input(operand, axis, level);
+    }
+    const int from = MakerLevel(own->second);
+    if (from == level) return own->second;
+    return boundary.ranges->Cut(own->second, operand, axis, from, level,
+                                &order_);
+  }
+
+  absl::Status EditShapes(const SplitNode& split, BoundaryNodes& nodes) {
     // By operand: a node has few.
-    std::vector<std::pair<int, std::vector<SplitBoundary::Replacement>>> edits;
+    std::vector<std::pair<int, std::vector<ExtentOfPart>>> edits;
+    const ir::Node& node = graph_.node(split.node);
     for (const ir::ShapeEdit& edit : split.way.edits) {
       auto it = std::find_if(edits.begin(), edits.end(), [&](const auto& e) {
         return e.first == edit.operand;
@@ -220,26 +277,32 @@ class Splitter {
         it = edits.insert(it, {edit.operand, {}});
       }
       // The extent of the part of the first result that is split.
-      const ir::Node& node = graph_.node(split.node);
       for (size_t r = 0; r < node.results.size(); ++r) {
         if (node.results[r] == kNoValue) continue;
         const int axis = split.way.result_axes[r];
-        it->second.push_back(
-            {edit.element, *(*graph_.value(node.results[r]).type.shape)[axis]});
+        const Dim& extent = *(*graph_.value(node.results[r]).type.shape)[axis];
+        if (windows_.has_value() && !extent.is_constant() &&
+            node.op_type != "Reshape") {
+          return absl::FailedPreconditionError(
+              absl::StrCat("node \"", Printable(graph_.DisplayName(split.node)),
+                           "\" takes the extent of a part as a number"));
+        }
+        it->second.push_back({edit.element, extent});
         break;
       }
     }
     for (const auto& [operand, replacements] : edits) {
       ASSIGN_OR_RETURN(
           const ValueId shape,
-          boundary.PartShape(graph_.node(split.node).operands[operand],
-                             replacements));
+          PartShape(nodes, graph_.node(split.node).operands[operand],
+                    replacements));
       graph_.mutable_node(split.node).operands[operand] = shape;
     }
     return absl::OkStatus();
   }
 
-  void Assemble(const SplitBoundary& boundary) {
+  void Assemble(const BoundaryNodes& boundary) {
+    using Place = BoundaryNodes::Place;
     ir::Node& scan = graph_.mutable_node(scan_);
     scan.operands.assign(boundary.operands().begin(),
                          boundary.operands().end());
@@ -253,18 +316,18 @@ class Splitter {
     ir::Block& body = graph_.mutable_block(body_);
     body.params = boundary.params();
     body.results = boundary.body_results();
-    body.nodes.insert(body.nodes.begin(), boundary.body_begin().begin(),
-                      boundary.body_begin().end());
-    body.nodes.insert(body.nodes.end(), boundary.body_end().begin(),
-                      boundary.body_end().end());
+    const auto& begin = boundary.at(Place::kBodyBegin);
+    const auto& end = boundary.at(Place::kBodyEnd);
+    body.nodes.insert(body.nodes.begin(), begin.begin(), begin.end());
+    body.nodes.insert(body.nodes.end(), end.begin(), end.end());
     std::vector<NodeId>& nodes = graph_.mutable_block(plan_.block).nodes;
     nodes = before_;
     const auto append = [&](const std::vector<NodeId>& more) {
       nodes.insert(nodes.end(), more.begin(), more.end());
     };
-    append(boundary.before());
+    append(boundary.at(Place::kBefore));
     nodes.push_back(scan_);
-    append(boundary.after());
+    append(boundary.at(Place::kAfter));
     append(between_);
     append(after_);
   }
@@ -277,7 +340,11 @@ class Splitter {
   llvm::DenseSet<NodeId> inside_;
   llvm::DenseMap<ValueId, int> axis_;       // of what the region makes
   llvm::DenseMap<ValueId, ValueId> inner_;  // of what the region makes
-  llvm::DenseMap<std::pair<ValueId, int>, ValueId> inputs_;
+  std::optional<RegionWindows> windows_;
+  // What is read in the body, by tensor and axis: levels and values.
+  llvm::DenseMap<std::pair<ValueId, int>, std::vector<std::pair<int, ValueId>>>
+      ranges_;
+  std::vector<NodeId> order_;  // of the body
   std::vector<ValueId> outputs_;
   std::vector<NodeId> before_, between_, after_;
 };
@@ -285,8 +352,14 @@ class Splitter {
 }  // namespace
 
 bool CanSplit(const SplitWay& way) {
-  return way.combine == ir::Combine::kNone && !way.windowed &&
-         way.attributes.empty() && way.pads.empty();
+  // The pads of an auto_pad depend on the extent only by its remainder when it
+  // is divided by the stride, which ranges keep.
+  return way.combine == ir::Combine::kNone && way.attributes.empty();
+}
+
+bool NeedsWindows(const SplitPlan& plan) {
+  return std::any_of(plan.nodes.begin(), plan.nodes.end(),
+                     [](const SplitNode& split) { return split.way.windowed; });
 }
 
 absl::StatusOr<NodeId> SplitRegion(Graph& graph, const SplitPlan& plan) {

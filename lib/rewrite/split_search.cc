@@ -14,6 +14,7 @@
 #include "onnx_memopt/analysis/time_model.h"
 #include "onnx_memopt/rewrite/grow_region.h"
 #include "onnx_memopt/rewrite/outline.h"
+#include "onnx_memopt/rewrite/region_windows.h"
 #include "onnx_memopt/rewrite/working_memory.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -35,7 +36,15 @@ constexpr size_t kMaxPartCounts = 8;
 // Ends of a region that are tried on each side of its seed.
 constexpr size_t kMaxCuts = 6;
 constexpr size_t kMaxSeeds = 12;
+// Nodes on each side of a seed among which a region with windows is cut: its
+// halo grows with each convolution.
+constexpr size_t kNear = 48;
+// Parts of a region whose parts overlap, if they are as large as they may be.
+constexpr int64_t kOverlapping[] = {2,  3,  4,  6,  8,  12,  16,
+                                    24, 32, 48, 64, 96, 128, 256};
 constexpr int64_t kMaxParts = 4096;
+// Of a matrix product in a part that overlaps others.
+constexpr int64_t kOverlappingRows = 128;
 // A region of 16 times the nodes may hold twice the bytes.
 constexpr double kWidth = 0.25;
 // Of the time that is left, for one region.
@@ -69,7 +78,9 @@ class SplitSearch::Place {
         time_(time),
         memory_(memory),
         bindings_(analysis::AssumedBindings(graph)),
-        flow_(graph, block) {}
+        flow_(graph, block),
+        returned_(graph.block(block).results.begin(),
+                  graph.block(block).results.end()) {}
 
   absl::StatusOr<std::optional<SplitFound>> Run(
       std::vector<SplitRecipe>* recipes) {
@@ -91,6 +102,7 @@ class SplitSearch::Place {
     if (!found_.has_value()) return std::optional<SplitFound>();
     RETURN_IF_ERROR(ChooseParts());
     recipe_.parts = found_->plan.parts;
+    recipe_.part = found_->plan.part;
     recipes->push_back(recipe_);
     return std::move(found_);
   }
@@ -125,18 +137,75 @@ class SplitSearch::Place {
     return seeds;
   }
 
-  // Numbers of parts that are worth their time, from few to many.
-  std::vector<Dim> PartCounts(const SplitPlan& plan) const {
-    std::vector<Dim> counts = DivisorsOf(plan);
-    std::erase_if(counts, [&](const Dim& parts) {
-      return (parts.is_constant() && parts.constant() > kMaxParts) ||
-             !KeepsTime(plan, parts);
-    });
+  // How a region may be cut.
+  struct Parts {
+    Dim count;
+    std::optional<int64_t> part;
+  };
+
+  static void Take(const Parts& parts, SplitPlan* plan) {
+    plan->parts = parts.count;
+    plan->part = parts.part;
+  }
+
+  // Those that are worth their time, from few parts to many.
+  std::vector<Parts> PartCounts(const SplitPlan& plan) const {
+    std::vector<Parts> counts;
+    for (const Dim& parts : DivisorsOf(plan)) {
+      if ((!parts.is_constant() || parts.constant() <= kMaxParts) &&
+          KeepsTime(plan, parts, nullptr)) {
+        counts.push_back({.count = parts, .part = std::nullopt});
+      }
+    }
+    if (counts.empty()) counts = OverlappingParts(plan);
     while (counts.size() > kMaxPartCounts) {
       // Thin out, the ends stay.
       for (size_t i = 1; i + 1 < counts.size(); ++i) {
         counts.erase(counts.begin() + static_cast<std::ptrdiff_t>(i));
       }
+    }
+    return counts;
+  }
+
+  // Ranges for parts of one size, which need not divide the extent.
+  absl::StatusOr<RegionWindows> WindowsOf(const SplitPlan& plan) const {
+    llvm::DenseSet<int> inside;
+    for (const SplitNode& split : plan.nodes) {
+      inside.insert(flow_.position(split.node));
+    }
+    return RegionWindows::Find(graph_, plan, [&](ValueId value) {
+      const auto& users = flow_.users(value);
+      return returned_.contains(value) ||
+             std::any_of(users.begin(), users.end(),
+                         [&](int user) { return !inside.contains(user); });
+    });
+  }
+
+  std::vector<Parts> OverlappingParts(const SplitPlan& plan) const {
+    std::vector<Parts> counts;
+    absl::StatusOr<RegionWindows> windows = WindowsOf(plan);
+    if (!windows.ok()) return counts;
+    const int64_t extent = windows->extent().Evaluate(bindings_).value_or(0);
+    const int64_t grain = windows->grain();
+    for (const int64_t count : kOverlapping) {
+      const int64_t units = (extent + count * grain - 1) / (count * grain);
+      // What divides the extent makes neither overlap nor copy.
+      int64_t part = units * grain;
+      for (int64_t larger = units; larger <= units + units / 8; ++larger) {
+        if (extent % (larger * grain) == 0) {
+          part = larger * grain;
+          break;
+        }
+      }
+      if (part >= extent || (!counts.empty() && *counts.back().part == part)) {
+        continue;
+      }
+      if (!windows->SetPart(part).ok()) continue;
+      if (!KeepsRows(plan, *windows) ||
+          !KeepsTime(plan, windows->parts(), &*windows)) {
+        continue;
+      }
+      counts.push_back({.count = windows->parts(), .part = part});
     }
     return counts;
   }
@@ -162,12 +231,17 @@ class SplitSearch::Place {
     const auto is_convolution = [&](int position) {
       return IsConvolution(graph_.node(flow_.node(position)));
     };
+    const auto keeps_layout = [&](int position) {
+      return KeepsBlockedLayout(graph_.node(flow_.node(position)));
+    };
     // A convolution outside that reads what the region makes reads it as it
-    // comes.
+    // comes, and ranges that overlap are copies anyway.
+    const bool copies = NeedsWindows(plan);
     const auto is_cut = [&](int from, int to) {
       return inside.contains(from) != inside.contains(to) &&
-             (is_convolution(from) ||
-              (is_convolution(to) && inside.contains(to)));
+             ((is_convolution(from) && keeps_layout(to)) ||
+              (is_convolution(to) && inside.contains(to) && !copies &&
+               keeps_layout(from)));
     };
     for (int position : inside) {
       for (ValueId operand : graph_.node(flow_.node(position)).operands) {
@@ -220,8 +294,10 @@ class SplitSearch::Place {
     return bytes;
   }
 
-  // What a run takes longer: parts read weights again, and each is a call.
-  double AddedSeconds(const SplitPlan& plan, const Dim& parts) const {
+  // What a run takes longer: parts read weights again, each is a call, and
+  // where ranges overlap some is computed twice.
+  double AddedSeconds(const SplitPlan& plan, const Dim& parts,
+                      const RegionWindows* windows) const {
     const auto count =
         static_cast<double>(parts.Evaluate(bindings_).value_or(1));
     double added = analysis::LoopSeconds(count);
@@ -238,13 +314,33 @@ class SplitSearch::Place {
       analysis::NodeWork part =
           PartOf(work, count, per_item, WholeBytes(split));
       part.near_weights = near && work.kind == analysis::KernelKind::kProduct;
-      added += count * SecondsOf(part) - SecondsOf(work);
+      const double overlap =
+          windows == nullptr ? 1 : Overlap(split, count, *windows);
+      added += count * overlap * SecondsOf(part) - SecondsOf(work);
     }
     return time_.runs(flow_.block()) * added;
   }
 
-  bool KeepsTime(const SplitPlan& plan, const Dim& parts) const {
-    const double added = AddedSeconds(plan, parts);
+  // Rows of the result in all parts, over those that there are.
+  double Overlap(const SplitNode& split, double count,
+                 const RegionWindows& windows) const {
+    const ValueId result = graph_.node(split.node).results[0];
+    if (result == kNoValue) return 1;
+    const int axis = split.way.result_axes[0];
+    const int64_t extent =
+        (*graph_.value(result).type.shape)[axis]->Evaluate(bindings_).value_or(
+            0);
+    const int64_t size = windows.size(result, axis, windows.level(split.node))
+                             .Evaluate(bindings_)
+                             .value_or(0);
+    return extent <= 0 ? 1
+                       : count * static_cast<double>(size) /
+                             static_cast<double>(extent);
+  }
+
+  bool KeepsTime(const SplitPlan& plan, const Dim& parts,
+                 const RegionWindows* windows) const {
+    const double added = AddedSeconds(plan, parts, windows);
     if (added <= 0) return true;
     const double left = options_.max_seconds - time_.total_seconds();
     if (std::isinf(options_.max_slowdown)) return added <= left;
@@ -254,6 +350,24 @@ class SplitSearch::Place {
     }
     return added <= left &&
            added <= std::max(options_.max_slowdown * region, kTimeShare * left);
+  }
+
+  // Parts that overlap are copies, and do not fall on the blocks that products
+  // work in: with few rows those take half as long again.
+  bool KeepsRows(const SplitPlan& plan, const RegionWindows& windows) const {
+    for (const SplitNode& split : plan.nodes) {
+      const ir::Node& node = graph_.node(split.node);
+      if (node.op_type != "MatMul" && node.op_type != "Gemm") continue;
+      const int axis = split.way.result_axes[0];
+      const auto rank =
+          static_cast<int>(graph_.value(node.results[0]).type.shape->size());
+      if (axis + 2 >= rank &&
+          windows.full_size(node.results[0], axis, windows.level(split.node)) <
+              kOverlappingRows) {
+        return false;
+      }
+    }
+    return true;
   }
 
   // The lower the better: bytes, but a wide region is worth more than a narrow
@@ -337,6 +451,17 @@ class SplitSearch::Place {
     for (const SplitNode& split : whole->nodes) {
       region.push_back(flow_.position(split.node));
     }
+    RETURN_IF_ERROR(TryCuts(region, seed, way));
+    if (!NeedsWindows(*whole)) return absl::OkStatus();
+    const auto at = std::find(region.begin(), region.end(), seed);
+    const auto near = static_cast<std::ptrdiff_t>(kNear);
+    const std::vector<int> around(at - std::min(near, at - region.begin()),
+                                  at + std::min(near, region.end() - at));
+    return TryCuts(around, seed, way);
+  }
+
+  absl::Status TryCuts(const std::vector<int>& region, int seed,
+                       const SplitWay& way) {
     for (int begin : Cuts(region, seed, /*left=*/true)) {
       for (int end : Cuts(region, seed, /*left=*/false)) {
         RETURN_IF_ERROR(TryWindow(seed, way, begin, end));
@@ -361,9 +486,9 @@ class SplitSearch::Place {
     if (tried_ >= options_.max_candidates) return absl::OkStatus();
     std::optional<SplitPlan> plan = Region(seed, way, begin, end);
     if (!plan.has_value()) return absl::OkStatus();
-    const std::vector<Dim> counts = PartCounts(*plan);
+    const std::vector<Parts> counts = PartCounts(*plan);
     if (counts.empty()) return absl::OkStatus();
-    plan->parts = counts.back();
+    Take(counts.back(), &*plan);
     std::string key;
     for (const SplitNode& split : plan->nodes) {
       absl::StrAppend(&key, Index(split.node), ":",
@@ -391,12 +516,13 @@ class SplitSearch::Place {
           Region(seed, way, std::max(0, seed + recipe.begin),
                  std::min(flow_.size(), seed + recipe.end));
       if (!plan.has_value()) continue;
-      const std::vector<Dim> counts = PartCounts(*plan);
-      if (std::find(counts.begin(), counts.end(), recipe.parts) ==
-          counts.end()) {
+      const std::vector<Parts> counts = PartCounts(*plan);
+      if (std::none_of(counts.begin(), counts.end(), [&](const Parts& parts) {
+            return parts.count == recipe.parts && parts.part == recipe.part;
+          })) {
         continue;
       }
-      plan->parts = recipe.parts;
+      Take({.count = recipe.parts, .part = recipe.part}, &*plan);
       RETURN_IF_ERROR(Try(*plan).status());
     }
     return absl::OkStatus();
@@ -406,8 +532,14 @@ class SplitSearch::Place {
   // split; nullopt if it cannot be, or does not have the peak.
   absl::StatusOr<std::optional<SplitFound>> Measure(
       const SplitPlan& plan) const {
-    SplitFound found{.plan = plan,
-                     .added_seconds = AddedSeconds(plan, plan.parts)};
+    SplitFound found{.plan = plan};
+    if (plan.part.has_value()) {
+      ASSIGN_OR_RETURN(RegionWindows windows, WindowsOf(plan));
+      RETURN_IF_ERROR(windows.SetPart(*plan.part));
+      found.added_seconds = AddedSeconds(plan, plan.parts, &windows);
+    } else {
+      found.added_seconds = AddedSeconds(plan, plan.parts, nullptr);
+    }
     const int first = flow_.position(plan.nodes.front().node);
     const int last = flow_.position(plan.nodes.back().node);
     for (int p = first; p <= last; ++p) {
@@ -454,10 +586,10 @@ class SplitSearch::Place {
 
   absl::Status ChooseParts() {
     const int64_t best = found_->after_bytes;
-    const std::vector<Dim> counts = PartCounts(found_->plan);
-    for (const Dim& parts : counts) {
+    const std::vector<Parts> counts = PartCounts(found_->plan);
+    for (const Parts& parts : counts) {
       SplitPlan plan = found_->plan;
-      plan.parts = parts;
+      Take(parts, &plan);
       ASSIGN_OR_RETURN(std::optional<SplitFound> found, Measure(plan));
       if (found.has_value() &&
           (found->after_bytes <= options_.enough_bytes ||
@@ -477,6 +609,7 @@ class SplitSearch::Place {
   const WorkingMemory& memory_;
   const ir::Bindings bindings_;
   const BlockFlow flow_;
+  const llvm::DenseSet<ValueId> returned_;
   std::set<std::string> seen_;
   int tried_ = 0;
   // By position: bytes made before it and read there or later.

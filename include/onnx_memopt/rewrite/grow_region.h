@@ -4,7 +4,8 @@
 //   int seed = flow.position(matmul);
 //   std::optional<SplitPlan> plan =
 //       GrowRegion(flow, seed, flow.ways(seed).front(), 0, flow.size());
-//   plan->parts = DivisorsOf(*plan).back();
+//   plan->parts = DivisorsOf(*plan).back();  // or RegionWindows, and
+//   plan->part
 #ifndef ONNX_MEMOPT_REWRITE_GROW_REGION_H_
 #define ONNX_MEMOPT_REWRITE_GROW_REGION_H_
 
@@ -57,14 +58,15 @@ class BlockFlow {
 // all of something that is split, it stays outside; so does what would leave
 // the region and come back. Nullopt if the seed itself cannot be split.
 //
-// Without `parts`; the caller chooses, among what divides every extent.
+// Without `parts` and `part`; the caller chooses: among what divides every
+// extent, or the size of parts that overlap.
 std::optional<SplitPlan> GrowRegion(const BlockFlow& flow, int seed,
                                     const ir::SplitWay& way, int begin,
                                     int end);
 
 // Numbers of parts, above 1, that divide every extent of the region: all of
 // them from few to many, or, where extents are symbolic, the one that divides
-// all; none where there is none.
+// all; none where there is none, or where parts have to overlap.
 std::vector<ir::Dim> DivisorsOf(const SplitPlan& plan);
 
 // Some region of the main graph in some number of parts, whether it pays or

@@ -56,6 +56,7 @@ struct SplitRecipe {
   int begin = 0;  // positions, counted from the seed
   int end = 0;
   ir::Dim parts;
+  std::optional<int64_t> part;
 };
 
 class SplitSearch {
