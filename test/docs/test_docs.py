@@ -225,6 +225,8 @@ def cli_page() -> str:
          "[passes.md](passes.md).\n\n", ["onnx-memopt", "--list-passes"]),
         ("onnx-memopt verify", "[verify.md](verify.md) has an example, and "
          "says what is measured.\n\n", ["onnx-memopt", "verify", "--help"]),
+        ("onnx-memopt train", "[training.md](training.md) explains it.\n\n",
+         ["onnx-memopt", "train", "--help"]),
         ("onnx-memopt-opt", "For developers, and for the textual tests.\n\n",
          ["onnx-memopt-opt", "--help"]),
     ]:
