@@ -326,9 +326,10 @@ void Print(const TrainResult& result, std::ostream& out) {
     out << "added time  " << absl::StrFormat("%.1f %%", 100 * result.overhead)
         << ", as modelled\n";
   }
-  for (const grad::CheckpointPoint& point : result.curve) {
+  for (const BudgetPoint& point : result.curve) {
     out << "possible    " << FormatBytes(point.peak_bytes) << " at "
-        << absl::StrFormat("%.1f %%", 100 * point.overhead) << " added time\n";
+        << absl::StrFormat("%.1f %%", 100 * point.added_time)
+        << " added time\n";
   }
   for (const std::string& name : result.frozen) {
     out << "frozen: \"" << Printable(name) << "\"\n";
@@ -362,9 +363,9 @@ std::string ToJson(const TrainResult& result) {
   }
   json["added_time"] = result.overhead;
   json["curve"] = nlohmann::ordered_json::array();
-  for (const grad::CheckpointPoint& point : result.curve) {
+  for (const BudgetPoint& point : result.curve) {
     json["curve"].push_back(
-        {{"peak_bytes", point.peak_bytes}, {"added_time", point.overhead}});
+        {{"peak_bytes", point.peak_bytes}, {"added_time", point.added_time}});
   }
   json["frozen"] = result.frozen;
   json["notes"] = result.notes;
