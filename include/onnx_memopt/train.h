@@ -41,6 +41,10 @@ enum class Checkpoints {
 
 struct TrainOptions {
   grad::StepOptions step;
+  // A model of the loss, in place of step.loss: inputs that are named as
+  // outputs of the model are these, others become inputs of the step; its
+  // output is one number.
+  std::string loss_file;
   Checkpoints checkpoints = Checkpoints::kNone;
   // What the step may take in ONNX Runtime above the loaded session, as
   // predicted, in bytes; of kOptimal.

@@ -171,3 +171,53 @@ def test_a_symbolic_batch_stays_symbolic(tmp_path):
             "x": np.ones((batch, 3)), "target": np.zeros((batch, 2))})
         assert loop.run()["loss"] == pytest.approx(9)
         np.testing.assert_allclose(loop.state["b"], -0.01 * 3, rtol=1e-5)
+
+
+LOSS = """
+<ir_version: 8, opset_import: ["" : 18]>
+huber (float[n, c] y, float[n, c] wanted, float[n, c] weight) => (float loss)
+<float one = {1}, float half = {0.5}>
+{
+  d = Sub(y, wanted)
+  a = Abs(d)
+  near = Mul(half, d)
+  square = Mul(near, d)
+  far = Sub(a, half)
+  is_near = Less(a, one)
+  part = Where(is_near, square, far)
+  weighted = Mul(part, weight)
+  loss = ReduceMean<keepdims = 0>(weighted)
+}
+"""
+
+
+def test_a_loss_may_be_a_file(linear, tmp_path):
+    loss = tmp_path / "huber.onnxtxt"
+    loss.write_text(LOSS, encoding="utf-8")
+    step = train_step.make_step(linear, tmp_path, "--loss", loss,
+                                "--optimizer", "none")
+    weights = {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)}
+    x = np.ones((4, 3), np.float32)
+    wanted = np.array([[2.5, 0], [3, 3], [3.25, 9], [4.5, 3]], np.float32)
+    weight = np.arange(8, dtype=np.float32).reshape(4, 2)
+    outputs = train_step.Loop(step, weights, {
+        "x": x, "wanted": wanted, "weight": weight}).run()
+    d = 3 - wanted
+    value = np.where(abs(d) < 1, d * d / 2, abs(d) - 0.5)
+    assert outputs["loss"] == pytest.approx((value * weight).mean(), rel=1e-6)
+    np.testing.assert_allclose(
+        outputs["b.grad"], (np.clip(d, -1, 1) * weight).sum(0) / 8, rtol=1e-6)
+
+
+@pytest.mark.parametrize("old, new, reason", [
+    ("18", "17", "it is of opset 17, and the model of 18"),
+    ("n, c] y", "n, c] z", "no input of the loss is named as an output"),
+    ("(float loss)", "(float loss, float[n, c] d)", "a loss has one output"),
+    ("wanted", "w", "a name that it has already"),
+])
+def test_losses_that_do_not_fit(old, new, reason, tmp_path):
+    loss = tmp_path / "loss.onnxtxt"
+    text = LOSS.replace("Sub(y,", "Sub(z,") if new.endswith("z") else LOSS
+    loss.write_text(text.replace(old, new), encoding="utf-8")
+    stderr = fails(tmp_path, LINEAR, "--loss", loss)
+    assert "loss.onnxtxt: " in stderr and reason in stderr
