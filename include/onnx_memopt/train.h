@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "onnx_memopt/grad/checkpoint.h"
-#include "onnx_memopt/grad/training_step.h"
+#include "onnx_memopt/grad/recomputed_segment.h"
+#include "onnx_memopt/grad/step_options.h"
 #include "onnx_memopt/options.h"
 
 namespace onnx_memopt {
@@ -41,6 +41,10 @@ enum class Checkpoints {
 
 struct TrainOptions {
   grad::StepOptions step;
+  // A model of the loss, in place of step.loss: inputs that are named as
+  // outputs of the model are these, others become inputs of the step; its
+  // output is one number.
+  std::string loss_file;
   Checkpoints checkpoints = Checkpoints::kNone;
   // What the step may take in ONNX Runtime above the loaded session, as
   // predicted, in bytes; of kOptimal.
@@ -58,6 +62,12 @@ struct TrainOptions {
   std::function<void(const std::string& phase)> progress;
 };
 
+// One point of the curve of budget against added time.
+struct BudgetPoint {
+  int64_t peak_bytes = 0;
+  double added_time = 0;  // as a part of the step's
+};
+
 struct TrainResult {
   size_t parameters = 0;  // tensors
   int64_t parameter_elements = 0;
@@ -72,7 +82,7 @@ struct TrainResult {
   int64_t peak_steady_bytes = -1;
   std::vector<grad::RecomputedSegment> segments;
   double overhead = 0;  // of the segments: added time, as a part of the step's
-  std::vector<grad::CheckpointPoint> curve;  // of kOptimal
+  std::vector<BudgetPoint> curve;  // of kOptimal
   std::vector<std::string> frozen;
   std::vector<std::string> notes;
   std::vector<std::string> outputs;  // files that were written

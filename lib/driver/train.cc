@@ -8,9 +8,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "driver/append_loss.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/grad/checkpoint.h"
 #include "onnx_memopt/grad/node_order.h"
+#include "onnx_memopt/grad/training_step.h"
 #include "onnx_memopt/io/export.h"
 #include "onnx_memopt/io/import.h"
 #include "onnx_memopt/io/loaded_model.h"
@@ -62,6 +64,7 @@ class Run {
     absl::StatusOr<ir::Graph> graph = io::Import(model_, import);
     if (!graph.ok()) return WithPath(graph.status());
     graph_ = *std::move(graph);
+    RETURN_IF_ERROR(ReadLoss());
     const absl::Status status = Rewrite();
     if (!status.ok()) return WithPath(status);
     return std::move(result_);
@@ -84,11 +87,28 @@ class Run {
     return absl::OutOfRangeError(status.message());
   }
 
+  absl::Status ReadLoss() {
+    step_ = options_.step;
+    if (options_.loss_file.empty()) return absl::OkStatus();
+    error_path_ = options_.loss_file;
+    absl::StatusOr<std::shared_ptr<const io::LoadedModel>> loaded =
+        io::Load(options_.loss_file, {});
+    if (!loaded.ok()) return WithPath(loaded.status());
+    absl::StatusOr<ir::Graph> loss = io::Import(*std::move(loaded), {});
+    if (!loss.ok()) return WithPath(loss.status());
+    const absl::Status status = AppendLoss(*loss, &graph_);
+    if (!status.ok()) return WithPath(status);
+    step_.loss = grad::Loss::kOutput;
+    step_.output.clear();
+    error_path_ = path_ == "-" ? "stdin" : path_;
+    return absl::OkStatus();
+  }
+
   absl::Status Rewrite() {
     Progress("differentiating");
     const size_t before = graph_.block(ir::kMainBlock).nodes.size();
     ASSIGN_OR_RETURN(const grad::StepInfo info,
-                     grad::BuildTrainingStep(options_.step, &graph_));
+                     grad::BuildTrainingStep(step_, &graph_));
     ASSIGN_OR_RETURN(
         const pass::Pipeline pipeline,
         pass::ParsePipeline("drop-dead", passes::RegisteredPasses()));
@@ -131,7 +151,9 @@ class Run {
             grad::SearchCheckpoints(info, graph_, early, [&](ir::Graph& trial) {
               return Order(info, trial);
             }));
-        result_.curve = search.curve;
+        for (const grad::CheckpointPoint& point : search.curve) {
+          result_.curve.push_back({point.peak_bytes, point.overhead});
+        }
         ASSIGN_OR_RETURN(chosen, ChoosePoint(search));
         break;
       }
@@ -248,6 +270,7 @@ class Run {
   std::string error_path_;  // the file that is being read or written
   std::shared_ptr<const io::LoadedModel> model_;
   ir::Graph graph_;
+  grad::StepOptions step_;
   TrainResult result_;
 };
 

@@ -238,6 +238,8 @@ def cli_page() -> str:
          "says what is measured.\n\n", ["onnx-memopt", "verify", "--help"]),
         ("onnx-memopt diff", "[report.md](report.md#comparing-two-reports) has "
          "an example.\n\n", ["onnx-memopt", "diff", "--help"]),
+        ("onnx-memopt train", "[training.md](training.md) explains it.\n\n",
+         ["onnx-memopt", "train", "--help"]),
         ("onnx-memopt-opt", "For developers, and for the textual tests.\n\n",
          ["onnx-memopt-opt", "--help"]),
     ]:

@@ -243,4 +243,6 @@ def test_gradients_agree_with_finite_differences(tmp_path):
               for k in {r[0] for r in results.values()}}
     print(counts)
     print(summary(results))
-    assert counts["ok"] >= 0.75 * len(results), f"{counts}\n{summary(results)}"
+    # The others have ops without a rule, or cannot be evaluated in float64.
+    wanted = (0.65 if SLOW else 0.9) * len(results)
+    assert counts["ok"] >= wanted, f"{counts}\n{summary(results)}"

@@ -10,6 +10,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -43,6 +44,9 @@ Loss:
                                           the output's last axis (the default)
                            mse            mean squared difference
                            output         the output is the loss
+                           FILE.onnx      a model of the loss: its inputs are
+                                          outputs of the model, and others,
+                                          which become inputs of the step
   --loss-output NAME       the output that it is of, if there are several
   --ignore-index N         class that the mean leaves out
 
@@ -186,11 +190,15 @@ class Parser {
     using grad::Loss;
     using grad::Optimizer;
     TrainOptions& options = args_.options;
-    ASSIGN_OR_RETURN(options.step.loss,
-                     Choose<Loss>({{"cross-entropy", Loss::kCrossEntropy},
-                                   {"mse", Loss::kMeanSquaredError},
-                                   {"output", Loss::kOutput}},
-                                  loss_, "--loss"));
+    if (absl::EndsWith(loss_, ".onnx") || absl::EndsWith(loss_, ".onnxtxt")) {
+      options.loss_file = loss_;
+    } else {
+      ASSIGN_OR_RETURN(options.step.loss,
+                       Choose<Loss>({{"cross-entropy", Loss::kCrossEntropy},
+                                     {"mse", Loss::kMeanSquaredError},
+                                     {"output", Loss::kOutput}},
+                                    loss_, "--loss"));
+    }
     ASSIGN_OR_RETURN(options.step.optimizer,
                      Choose<Optimizer>({{"none", Optimizer::kNone},
                                         {"sgd", Optimizer::kSgd},
@@ -326,9 +334,10 @@ void Print(const TrainResult& result, std::ostream& out) {
     out << "added time  " << absl::StrFormat("%.1f %%", 100 * result.overhead)
         << ", as modelled\n";
   }
-  for (const grad::CheckpointPoint& point : result.curve) {
+  for (const BudgetPoint& point : result.curve) {
     out << "possible    " << FormatBytes(point.peak_bytes) << " at "
-        << absl::StrFormat("%.1f %%", 100 * point.overhead) << " added time\n";
+        << absl::StrFormat("%.1f %%", 100 * point.added_time)
+        << " added time\n";
   }
   for (const std::string& name : result.frozen) {
     out << "frozen: \"" << Printable(name) << "\"\n";
@@ -362,9 +371,9 @@ std::string ToJson(const TrainResult& result) {
   }
   json["added_time"] = result.overhead;
   json["curve"] = nlohmann::ordered_json::array();
-  for (const grad::CheckpointPoint& point : result.curve) {
+  for (const BudgetPoint& point : result.curve) {
     json["curve"].push_back(
-        {{"peak_bytes", point.peak_bytes}, {"added_time", point.overhead}});
+        {{"peak_bytes", point.peak_bytes}, {"added_time", point.added_time}});
   }
   json["frozen"] = result.frozen;
   json["notes"] = result.notes;
