@@ -54,6 +54,7 @@ class Builder {
     report_.setup = Setup();
     ASSIGN_OR_RETURN(estimate_, Evaluate(&model_, c_, {}));
     AddPeak();
+    AddUnits();
     AddStages();
     AddNotes();
     AddRuleOfThumb();
@@ -216,6 +217,22 @@ class Builder {
                                  .category = std::string(Name(b.category)),
                                  .bytes = b.bytes});
     }
+  }
+
+  // What each unit adds, without checkpoints.
+  void AddUnits() {
+    const ModelFacts& facts = view_->facts;
+    const std::vector<int64_t> saved = SavedByUnit(
+        facts, {.batch = c_.batch,
+                .activation_bytes = c_.precision->activation_bytes,
+                .training = c_.training});
+    for (size_t u = 0; u < facts.units.size(); ++u) {
+      report_.units.push_back({.name = facts.units[u].name,
+                               .op = facts.units[u].op,
+                               .saved_bytes = saved[u],
+                               .flops = facts.units[u].flops.At(c_.batch)});
+    }
+    for (UnitIndex cut : view_->blocks.cuts) report_.units[cut].cut = true;
   }
 
   std::string UnitName(UnitIndex unit) const {
