@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "onnx_memopt/support/checked_math.h"
+
 namespace onnx_memopt::estimate {
 namespace {
 
@@ -62,7 +64,9 @@ void AddAdapters(Model::View* view) {
       const int64_t size = weight.dims[0] + weight.dims[1];
       facts.parameters.push_back({.name = weight.name + " (adapter)",
                                   .dims = {kAdapterRank, size},
-                                  .elements = kAdapterRank * size,
+                                  .elements =
+                                      CheckedMul(kAdapterRank, size)
+                                          .value_or(weight.elements),
                                   .tensor_split = weight.tensor_split,
                                   .first_use = static_cast<UnitIndex>(u)});
       unit.parameters.push_back(

@@ -40,6 +40,10 @@ enum class Layout : uint8_t {
   kTokensFirst,
 };
 
+int64_t SaturatingMul(int64_t a, int64_t b) {
+  return CheckedMul(a, b).value_or(INT64_MAX);
+}
+
 bool Contains(const BufferList& list, BufferIndex buffer) {
   return std::find(list.begin(), list.end(), buffer) != list.end();
 }
@@ -196,8 +200,8 @@ class Extractor {
   }
 
   static Amount Times(const Amount& amount, int64_t factor) {
-    return {.fixed = amount.fixed * factor,
-            .per_sample = amount.per_sample * factor};
+    return {.fixed = SaturatingMul(amount.fixed, factor),
+            .per_sample = SaturatingMul(amount.per_sample, factor)};
   }
 
   int64_t BitsOf(ValueId value) const {
@@ -363,9 +367,9 @@ class Extractor {
       if (size == 1) continue;
       int64_t product = 1;
       while (next < to.shape->size() && product < size) {
-        product *= (*to.shape)[next]
-                       ? (*to.shape)[next]->Evaluate(one_).value_or(0)
-                       : 0;
+        const auto& part = (*to.shape)[next];
+        product = SaturatingMul(product,
+                                part ? part->Evaluate(one_).value_or(0) : 0);
         ++next;
         if (product == 0) return true;
       }
@@ -524,7 +528,7 @@ class Extractor {
   BufferIndex ChannelStats(ValueId image, bool over_batch) {
     Amount amount = RowsOf(image, 2);
     if (over_batch) {
-      amount = {.fixed = amount.fixed + amount.per_sample};
+      amount = {.fixed = SaturatingAdd(amount.fixed, amount.per_sample)};
     }
     return InternalBuffer(image, "statistics", Times(amount, 2), 32);
   }
@@ -667,10 +671,6 @@ class Extractor {
   std::vector<ParameterIndex> parameter_of_;
   std::vector<int32_t> constant_of_;
 };
-
-int64_t SaturatingMul(int64_t a, int64_t b) {
-  return CheckedMul(a, b).value_or(INT64_MAX);
-}
 
 }  // namespace
 
