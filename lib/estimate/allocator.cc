@@ -173,7 +173,8 @@ AllocatorResult Simulate(const StepTrace& trace, int steps) {
   for (int step = 0; step < steps; ++step) {
     for (const TraceEvent& event : trace.events) {
       const auto block = static_cast<size_t>(event.block);
-      const int64_t bytes = std::min(trace.blocks[block].bytes, kMostBlockBytes);
+      const int64_t bytes =
+          std::min(trace.blocks[block].bytes, kMostBlockBytes);
       if (!event.allocate) {
         if (live[block]) free_block(block);
         continue;

@@ -222,10 +222,10 @@ class Builder {
   // What each unit adds, without checkpoints.
   void AddUnits() {
     const ModelFacts& facts = view_->facts;
-    const std::vector<int64_t> saved = SavedByUnit(
-        facts, {.batch = c_.batch,
-                .activation_bytes = c_.precision->activation_bytes,
-                .training = c_.training});
+    const std::vector<int64_t> saved =
+        SavedByUnit(facts, {.batch = c_.batch,
+                            .activation_bytes = c_.precision->activation_bytes,
+                            .training = c_.training});
     for (size_t u = 0; u < facts.units.size(); ++u) {
       report_.units.push_back({.name = facts.units[u].name,
                                .op = facts.units[u].op,
@@ -356,7 +356,8 @@ class Builder {
                            kMostBlockBytes),
          .formula = absl::StrCat("A * B, A = ", FormatBytes(a), " a sample")},
         {.name = "optimizer state", .bytes = state, .formula = "S"}};
-    report_.rule_of_thumb_bytes = RuleOfThumbBytes(n, report_.rule_of_thumb[1].bytes, 1, state);
+    report_.rule_of_thumb_bytes =
+        RuleOfThumbBytes(n, report_.rule_of_thumb[1].bytes, 1, state);
     ExplainRule(n, state);
   }
 

@@ -139,10 +139,10 @@ class Evaluator {
         Share(parameter, Times(parameter.elements, row.gradient_bytes));
     bytes.master =
         Share(parameter, Times(parameter.elements, row.master_bytes));
-    bytes.optimizer = Share(
-        parameter,
-        std::min(OptimizerStateBytes(*c_.optimizer, row, parameter.dims),
-                 kMostBlockBytes));
+    bytes.optimizer =
+        Share(parameter,
+              std::min(OptimizerStateBytes(*c_.optimizer, row, parameter.dims),
+                       kMostBlockBytes));
     return bytes;
   }
 
@@ -283,8 +283,8 @@ class Evaluator {
     result.at_peak = result.profile.at_peak;
     if (options_.allocators) {
       result.caching = SimulateCaching(result.trace, /*steps=*/2);
-      result.reserved_bytes = std::max(result.caching.peak_reserved_bytes,
-                                       result.live_peak_bytes);
+      result.reserved_bytes =
+          std::max(result.caching.peak_reserved_bytes, result.live_peak_bytes);
     } else {
       result.reserved_bytes = static_cast<int64_t>(std::min(
           static_cast<double>(result.live_peak_bytes) * options_.fragmentation,

@@ -368,8 +368,8 @@ class Extractor {
       int64_t product = 1;
       while (next < to.shape->size() && product < size) {
         const auto& part = (*to.shape)[next];
-        product = SaturatingMul(product,
-                                part ? part->Evaluate(one_).value_or(0) : 0);
+        product =
+            SaturatingMul(product, part ? part->Evaluate(one_).value_or(0) : 0);
         ++next;
         if (product == 0) return true;
       }
