@@ -382,7 +382,8 @@ class Extractor {
 
   void AddExtra(const ir::Node& node, ExtraSaved extra, UnitFact* unit) {
     if (extra == ExtraSaved::kNone || node.results.empty() ||
-        node.results[0] == ir::kNoValue || node.operands.empty()) {
+        node.results[0] == ir::kNoValue || node.operands.empty() ||
+        node.operands[0] == ir::kNoValue) {
       return;
     }
     const ValueId result = node.results[0];

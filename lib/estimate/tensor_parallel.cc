@@ -112,7 +112,8 @@ class Splitter {
     const bool any = std::any_of(node.operands.begin(), node.operands.end(),
                                  [&](ValueId v) { return is_split(v); });
     if (!any) {
-      if (node.op_type == "Gather" && is_parameter(node.operands[0])) {
+      if (node.op_type == "Gather" && !node.operands.empty() &&
+          is_parameter(node.operands[0])) {
         SplitTable(node);
         return true;
       }

@@ -16,7 +16,8 @@ bool IsIdleDropout(const ir::Graph& graph, const ir::Node& node) {
 
 bool IsIdleCast(const ir::Graph& graph, const ir::Node& node) {
   if ((node.op_type != "Cast" && node.op_type != "CastLike") ||
-      node.operands[0] == ir::kNoValue || node.results[0] == ir::kNoValue) {
+      node.operands.empty() || node.operands[0] == ir::kNoValue ||
+      node.results.empty() || node.results[0] == ir::kNoValue) {
     return false;
   }
   const ir::Type& from = graph.value(node.operands[0]).type;
