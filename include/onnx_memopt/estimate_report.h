@@ -42,6 +42,16 @@ struct EstimatePoint {
   int64_t live_bytes = 0;
 };
 
+// A unit of the model: a node, or several that run as one operator.
+struct EstimateUnit {
+  std::string name;
+  std::string op;
+  int64_t saved_bytes = 0;  // that its backward frees
+  int64_t flops = 0;        // forward
+  // One activation crosses before it: a block to checkpoint may begin here.
+  bool cut = false;
+};
+
 struct EstimateTensor {
   std::string name;
   std::string category;
@@ -101,6 +111,7 @@ struct EstimateReport {
   std::string peak_phase;
   std::string peak_unit;
   std::vector<EstimatePoint> timeline;
+  std::vector<EstimateUnit> units;
   std::vector<EstimateTensor> at_peak;  // the largest first
   std::vector<EstimateGpuRow> per_gpu;
   int64_t pooled_bytes = 0;  // all GPUs together

@@ -14,8 +14,6 @@ namespace {
 
 constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = 1024 * kKiB;
-// Larger requests than that are no real ones; sums stay far from overflow.
-constexpr int64_t kMostBytes = int64_t{1} << 50;
 
 int64_t RoundUp(int64_t bytes, int64_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -169,13 +167,14 @@ AllocatorResult Simulate(const StepTrace& trace, int steps) {
   int64_t requested = 0;
   const auto free_block = [&](size_t block) {
     allocator.Free(handles[block]);
-    requested -= std::min(trace.blocks[block].bytes, kMostBytes);
+    requested -= std::min(trace.blocks[block].bytes, kMostBlockBytes);
     live[block] = false;
   };
   for (int step = 0; step < steps; ++step) {
     for (const TraceEvent& event : trace.events) {
       const auto block = static_cast<size_t>(event.block);
-      const int64_t bytes = std::min(trace.blocks[block].bytes, kMostBytes);
+      const int64_t bytes =
+          std::min(trace.blocks[block].bytes, kMostBlockBytes);
       if (!event.allocate) {
         if (live[block]) free_block(block);
         continue;

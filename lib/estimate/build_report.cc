@@ -54,6 +54,7 @@ class Builder {
     report_.setup = Setup();
     ASSIGN_OR_RETURN(estimate_, Evaluate(&model_, c_, {}));
     AddPeak();
+    AddUnits();
     AddStages();
     AddNotes();
     AddRuleOfThumb();
@@ -218,6 +219,22 @@ class Builder {
     }
   }
 
+  // What each unit adds, without checkpoints.
+  void AddUnits() {
+    const ModelFacts& facts = view_->facts;
+    const std::vector<int64_t> saved =
+        SavedByUnit(facts, {.batch = c_.batch,
+                            .activation_bytes = c_.precision->activation_bytes,
+                            .training = c_.training});
+    for (size_t u = 0; u < facts.units.size(); ++u) {
+      report_.units.push_back({.name = facts.units[u].name,
+                               .op = facts.units[u].op,
+                               .saved_bytes = saved[u],
+                               .flops = facts.units[u].flops.At(c_.batch)});
+    }
+    for (UnitIndex cut : view_->blocks.cuts) report_.units[cut].cut = true;
+  }
+
   std::string UnitName(UnitIndex unit) const {
     if (unit < 0) return "";
     const UnitFact& fact = view_->facts.units[unit];
@@ -321,7 +338,7 @@ class Builder {
     const int64_t two = SavedBytes(facts, options);
     options.batch = 1;
     const int64_t one = SavedBytes(facts, options);
-    const int64_t a = two - one;
+    const int64_t a = std::min(two - one, kMostBlockBytes);
     report_.activation_bytes_a_sample = a;
     int64_t state = 0;
     for (const ParameterFact& p : facts.parameters) {
@@ -330,14 +347,17 @@ class Builder {
           state,
           OptimizerStateBytes(*c_.optimizer, *FindPrecision("fp32"), p.dims));
     }
-    const int64_t n = facts.num_parameters();
+    const int64_t n = std::min(facts.num_parameters(), kMostBlockBytes);
+    state = std::min(state, kMostBlockBytes);
     report_.rule_of_thumb = {
         {.name = "parameters", .bytes = 4 * n, .formula = "4 N"},
         {.name = "activations",
-         .bytes = CheckedMul(a, c_.batch).value_or(INT64_MAX),
+         .bytes = std::min(CheckedMul(a, c_.batch).value_or(INT64_MAX),
+                           kMostBlockBytes),
          .formula = absl::StrCat("A * B, A = ", FormatBytes(a), " a sample")},
         {.name = "optimizer state", .bytes = state, .formula = "S"}};
-    report_.rule_of_thumb_bytes = RuleOfThumbBytes(n, a, c_.batch, state);
+    report_.rule_of_thumb_bytes =
+        RuleOfThumbBytes(n, report_.rule_of_thumb[1].bytes, 1, state);
     ExplainRule(n, state);
   }
 

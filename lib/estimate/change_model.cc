@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "onnx_memopt/support/checked_math.h"
+
 namespace onnx_memopt::estimate {
 namespace {
 
@@ -60,11 +62,12 @@ void AddAdapters(Model::View* view) {
       const ParameterFact& weight = facts.parameters[p];
       if (weight.dims.size() != 2) continue;
       const int64_t size = weight.dims[0] + weight.dims[1];
-      facts.parameters.push_back({.name = weight.name + " (adapter)",
-                                  .dims = {kAdapterRank, size},
-                                  .elements = kAdapterRank * size,
-                                  .tensor_split = weight.tensor_split,
-                                  .first_use = static_cast<UnitIndex>(u)});
+      facts.parameters.push_back(
+          {.name = weight.name + " (adapter)",
+           .dims = {kAdapterRank, size},
+           .elements = CheckedMul(kAdapterRank, size).value_or(weight.elements),
+           .tensor_split = weight.tensor_split,
+           .first_use = static_cast<UnitIndex>(u)});
       unit.parameters.push_back(
           static_cast<ParameterIndex>(facts.parameters.size()) - 1);
     }

@@ -20,8 +20,9 @@
 namespace onnx_memopt::estimate {
 namespace {
 
+// As much as a trace takes for one block: sums of such amounts do not overflow.
 int64_t Times(int64_t a, int64_t b) {
-  return CheckedMul(a, b).value_or(INT64_MAX);
+  return std::min(CheckedMul(a, b).value_or(kMostBlockBytes), kMostBlockBytes);
 }
 
 // With one GPU in its data-parallel group there is nothing to divide by.
@@ -100,6 +101,7 @@ class Evaluator {
   }
 
   int64_t InFlight(int64_t stage) const {
+    if (c_.pipeline_parallel == 1) return 1;
     if (c_.gpipe) return c_.micro_batches;
     return std::min(c_.pipeline_parallel - stage, c_.micro_batches);
   }
@@ -137,8 +139,10 @@ class Evaluator {
         Share(parameter, Times(parameter.elements, row.gradient_bytes));
     bytes.master =
         Share(parameter, Times(parameter.elements, row.master_bytes));
-    bytes.optimizer = Share(
-        parameter, OptimizerStateBytes(*c_.optimizer, row, parameter.dims));
+    bytes.optimizer =
+        Share(parameter,
+              std::min(OptimizerStateBytes(*c_.optimizer, row, parameter.dims),
+                       kMostBlockBytes));
     return bytes;
   }
 
@@ -279,7 +283,8 @@ class Evaluator {
     result.at_peak = result.profile.at_peak;
     if (options_.allocators) {
       result.caching = SimulateCaching(result.trace, /*steps=*/2);
-      result.reserved_bytes = result.caching.peak_reserved_bytes;
+      result.reserved_bytes =
+          std::max(result.caching.peak_reserved_bytes, result.live_peak_bytes);
     } else {
       result.reserved_bytes = static_cast<int64_t>(std::min(
           static_cast<double>(result.live_peak_bytes) * options_.fragmentation,

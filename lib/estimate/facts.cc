@@ -16,8 +16,9 @@
 #include "estimate/gradient_flow.h"
 #include "estimate/tensor_parallel.h"
 #include "estimate/torch_saved.h"
+#include "estimate/torch_views.h"
+#include "estimate/value_sizes.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
-#include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/analysis/timeline.h"
 #include "onnx_memopt/estimate/model_facts.h"
 #include "onnx_memopt/support/checked_math.h"
@@ -40,19 +41,15 @@ enum class Layout : uint8_t {
   kTokensFirst,
 };
 
+int64_t SaturatingMul(int64_t a, int64_t b) {
+  return CheckedMul(a, b).value_or(INT64_MAX);
+}
+
 bool Contains(const BufferList& list, BufferIndex buffer) {
   return std::find(list.begin(), list.end(), buffer) != list.end();
 }
 void AddOnce(BufferIndex buffer, BufferList* list) {
   if (buffer != kNoBuffer && !Contains(*list, buffer)) list->push_back(buffer);
-}
-
-// A view in PyTorch: no bytes of its own.
-bool IsTorchView(const ir::Node& node) {
-  return node.info->view_of == 0 || node.op_type == "Transpose" ||
-         node.op_type == "Split" || node.op_type == "Slice" ||
-         node.op_type == "Expand" || node.op_type == "SplitToSequence" ||
-         node.op_type == "SequenceAt";
 }
 
 bool IsNorm(absl::string_view op) {
@@ -98,7 +95,11 @@ class Extractor {
     } else {
       split_.assign(graph_.num_values(), false);
     }
-    FindBatch();
+    facts_.batch_symbol = options_.batch_symbol.empty()
+                              ? FindBatchSymbol(graph_)
+                              : options_.batch_symbol;
+    sizes_.emplace(graph_, flow_, facts_.batch_symbol);
+    facts_.model_batch = sizes_->model_batch();
     MarkAttention();
     buffer_of_.assign(graph_.num_values(), kNoBuffer);
     layout_.assign(graph_.num_values(), Layout::kContiguous);
@@ -121,89 +122,8 @@ class Extractor {
   }
 
  private:
-  // ---- sizes
-
-  void FindBatch() {
-    facts_.batch_symbol = options_.batch_symbol.empty()
-                              ? FindBatchSymbol(graph_)
-                              : options_.batch_symbol;
-    one_ = analysis::AssumedBindings(graph_);
-    two_ = one_;
-    if (!facts_.batch_symbol.empty()) {
-      one_[facts_.batch_symbol] = 1;
-      two_[facts_.batch_symbol] = 2;
-      return;
-    }
-    for (ValueId input : graph_.block(ir::kMainBlock).params) {
-      const ir::Type& type = graph_.value(input).type;
-      if (!type.shape || type.shape->empty() || !(*type.shape)[0]) continue;
-      const std::optional<int64_t> batch = (*type.shape)[0]->Evaluate(one_);
-      if (batch && *batch > 0) facts_.model_batch = *batch;
-      return;
-    }
-  }
-
-  Amount ToAmount(const ir::Dim& dim, bool depends, bool* known) const {
-    const std::optional<int64_t> one = dim.Evaluate(one_);
-    if (!one) {
-      *known = false;
-      return {};
-    }
-    if (!facts_.batch_symbol.empty()) {
-      const std::optional<int64_t> two = dim.Evaluate(two_);
-      if (two && *two >= *one) {
-        return {.fixed = *one - (*two - *one), .per_sample = *two - *one};
-      }
-      return {.fixed = *one};
-    }
-    if (depends && *one % facts_.model_batch == 0) {
-      return {.per_sample = *one / facts_.model_batch};
-    }
-    return {.fixed = *one};
-  }
-
   Amount ElementsOf(ValueId value) {
-    const ir::Type& type = graph_.value(value).type;
-    bool known = type.is_tensor() && type.shape.has_value();
-    Amount amount;
-    if (known) {
-      const std::optional<ir::Dim> elements = ir::NumElements(*type.shape);
-      known = elements.has_value();
-      if (known) {
-        amount = ToAmount(*elements, flow_.depends_on_input[ir::Index(value)],
-                          &known);
-      }
-    }
-    if (!known) facts_.unknown.push_back(graph_.value(value).name);
-    return amount;
-  }
-
-  // Elements with the dims from `axis` on left out: one for each row.
-  Amount RowsOf(ValueId value, int64_t axis) {
-    const ir::Type& type = graph_.value(value).type;
-    if (!type.shape) return {};
-    const auto rank = static_cast<int64_t>(type.shape->size());
-    if (axis < 0) axis += rank;
-    ir::Shape rows;
-    for (int64_t i = 0; i < std::min(axis, rank); ++i) {
-      rows.push_back((*type.shape)[i]);
-    }
-    const std::optional<ir::Dim> elements = ir::NumElements(rows);
-    bool known = true;
-    return elements ? ToAmount(*elements,
-                               flow_.depends_on_input[ir::Index(value)], &known)
-                    : Amount{};
-  }
-
-  static Amount Times(const Amount& amount, int64_t factor) {
-    return {.fixed = amount.fixed * factor,
-            .per_sample = amount.per_sample * factor};
-  }
-
-  int64_t BitsOf(ValueId value) const {
-    const ir::Value& v = graph_.value(value);
-    if (IsFloatingPoint(v)) return 0;
-    return BitWidth(v.type.element).value_or(8);
+    return sizes_->Elements(value, &facts_.unknown);
   }
 
   // ---- buffers
@@ -216,7 +136,7 @@ class Extractor {
   BufferIndex NewBuffer(ValueId value) {
     return AddBuffer({.name = graph_.value(value).name,
                       .elements = ElementsOf(value),
-                      .bits = BitsOf(value),
+                      .bits = sizes_->Bits(value),
                       .has_gradient = flow_.has_gradient[ir::Index(value)],
                       .tensor_split = split_[ir::Index(value)]});
   }
@@ -281,7 +201,7 @@ class Extractor {
       return;
     }
     if (node.op_type == "Constant" || IsBehindWeights(node)) return;
-    if (IsTorchView(node) || IsIdleDropout(node) || IsIdleCast(node)) {
+    if (IsTorchView(graph_, node)) {
       AddView(node);
       return;
     }
@@ -301,17 +221,6 @@ class Extractor {
            !flow_.weights_behind[ir::Index(node.results[0])].empty();
   }
 
-  // With a ratio of 0 it hands its operand on.
-  bool IsIdleDropout(const ir::Node& node) const {
-    if (node.op_type != "Dropout" || node.operands.size() < 2 ||
-        node.operands[1] == ir::kNoValue) {
-      return false;
-    }
-    const auto& ratio = graph_.value(node.operands[1]).contents;
-    return ratio && ratio->elements.size() == 1 && ratio->elements[0].real &&
-           *ratio->elements[0].real == 0;
-  }
-
   void AddView(const ir::Node& node) {
     if (node.operands.empty() || node.operands[0] == ir::kNoValue) return;
     const ValueId source = node.operands[0];
@@ -327,16 +236,6 @@ class Extractor {
       buffer_of_[ir::Index(result)] = buffer;
       layout_[ir::Index(result)] = LayoutAfter(node, layout);
     }
-  }
-
-  bool IsIdleCast(const ir::Node& node) const {
-    if ((node.op_type != "Cast" && node.op_type != "CastLike") ||
-        node.operands[0] == ir::kNoValue || node.results[0] == ir::kNoValue) {
-      return false;
-    }
-    const ir::Type& from = graph_.value(node.operands[0]).type;
-    const ir::Type& to = graph_.value(node.results[0]).type;
-    return from.is_tensor() && to.is_tensor() && from.element == to.element;
   }
 
   static Layout LayoutAfter(const ir::Node& node, Layout layout) {
@@ -359,13 +258,13 @@ class Extractor {
     size_t next = 0;
     for (const auto& dim : *from.shape) {
       if (!dim) return true;
-      const int64_t size = dim->Evaluate(one_).value_or(0);
+      const int64_t size = sizes_->Evaluate(*dim).value_or(0);
       if (size == 1) continue;
       int64_t product = 1;
       while (next < to.shape->size() && product < size) {
-        product *= (*to.shape)[next]
-                       ? (*to.shape)[next]->Evaluate(one_).value_or(0)
-                       : 0;
+        const auto& part = (*to.shape)[next];
+        product = SaturatingMul(product,
+                                part ? sizes_->Evaluate(*part).value_or(0) : 0);
         ++next;
         if (product == 0) return true;
       }
@@ -409,10 +308,12 @@ class Extractor {
       return;
     }
     const std::optional<ir::Dim> count = node.info->flops(graph_, node);
-    bool known = true;
     if (!count) return;
-    const Amount amount = ToAmount(
-        *count, flow_.depends_on_input[ir::Index(node.results[0])], &known);
+    const Amount amount =
+        sizes_
+            ->ToAmount(*count,
+                       flow_.depends_on_input[ir::Index(node.results[0])])
+            .value_or(Amount{});
     flops->fixed = SaturatingAdd(flops->fixed, amount.fixed);
     flops->per_sample = SaturatingAdd(flops->per_sample, amount.per_sample);
   }
@@ -454,8 +355,9 @@ class Extractor {
       const ValueId operand = node.operands[i];
       if (operand == ir::kNoValue || !has(saved.operands, i)) continue;
       if (NeedsCopy(node, operand)) {
-        const BufferIndex copy = InternalBuffer(
-            operand, "contiguous copy", ElementsOf(operand), BitsOf(operand));
+        const BufferIndex copy =
+            InternalBuffer(operand, "contiguous copy", ElementsOf(operand),
+                           sizes_->Bits(operand));
         unit->writes.push_back(copy);
         unit->saves.push_back(copy);
         continue;
@@ -480,7 +382,8 @@ class Extractor {
 
   void AddExtra(const ir::Node& node, ExtraSaved extra, UnitFact* unit) {
     if (extra == ExtraSaved::kNone || node.results.empty() ||
-        node.results[0] == ir::kNoValue || node.operands.empty()) {
+        node.results[0] == ir::kNoValue || node.operands.empty() ||
+        node.operands[0] == ir::kNoValue) {
       return;
     }
     const ValueId result = node.results[0];
@@ -503,9 +406,10 @@ class Extractor {
         return;
       case ExtraSaved::kRowStats: {
         const int64_t axis = ir::IntAttribute(node, "axis", -1);
-        SaveExtra(InternalBuffer(result, "statistics",
-                                 Times(RowsOf(node.operands[0], axis), 2), 32),
-                  /*is_new=*/true, unit);
+        SaveExtra(
+            InternalBuffer(result, "statistics",
+                           Times(sizes_->Rows(node.operands[0], axis), 2), 32),
+            /*is_new=*/true, unit);
         return;
       }
       case ExtraSaved::kChannelStats:
@@ -522,9 +426,9 @@ class Extractor {
   }
 
   BufferIndex ChannelStats(ValueId image, bool over_batch) {
-    Amount amount = RowsOf(image, 2);
+    Amount amount = sizes_->Rows(image, 2);
     if (over_batch) {
-      amount = {.fixed = amount.fixed + amount.per_sample};
+      amount = {.fixed = SaturatingAdd(amount.fixed, amount.per_sample)};
     }
     return InternalBuffer(image, "statistics", Times(amount, 2), 32);
   }
@@ -537,7 +441,7 @@ class Extractor {
       for (NodeId id : graph_.block(blocks[i]).nodes) {
         const ir::Node& inner = graph_.node(id);
         blocks.insert(blocks.end(), inner.blocks.begin(), inner.blocks.end());
-        if (IsTorchView(inner)) continue;
+        if (IsTorchView(graph_, inner)) continue;
         for (ValueId result : inner.results) {
           if (result == ir::kNoValue ||
               !IsFloatingPoint(graph_.value(result))) {
@@ -613,17 +517,18 @@ class Extractor {
         return;
       }
       case FusionKind::kLayerNorm:
-        SaveExtra(InternalBuffer(fusion.saved[0], "statistics",
-                                 Times(RowsOf(fusion.saved[0], -1), 2), 32),
-                  /*is_new=*/true, unit);
+        SaveExtra(
+            InternalBuffer(fusion.saved[0], "statistics",
+                           Times(sizes_->Rows(fusion.saved[0], -1), 2), 32),
+            /*is_new=*/true, unit);
         return;
       case FusionKind::kAttention:
         for (NodeId id : fusion.nodes) {
           if (graph_.node(id).op_type != "Softmax") continue;
           const ValueId scores = graph_.node(id).results[0];
-          SaveExtra(
-              InternalBuffer(scores, "log-sum-exp", RowsOf(scores, -1), 32),
-              /*is_new=*/true, unit);
+          SaveExtra(InternalBuffer(scores, "log-sum-exp",
+                                   sizes_->Rows(scores, -1), 32),
+                    /*is_new=*/true, unit);
         }
         return;
     }
@@ -660,59 +565,14 @@ class Extractor {
   GradientFlow flow_;
   std::vector<bool> split_;         // by ValueId: tensor parallel
   std::vector<bool> in_attention_;  // by NodeId
-  ir::Bindings one_;                // for a batch of 1
-  ir::Bindings two_;
+  std::optional<ValueSizes> sizes_;
   std::vector<BufferIndex> buffer_of_;  // by ValueId
   std::vector<Layout> layout_;
   std::vector<ParameterIndex> parameter_of_;
   std::vector<int32_t> constant_of_;
 };
 
-int64_t SaturatingMul(int64_t a, int64_t b) {
-  return CheckedMul(a, b).value_or(INT64_MAX);
-}
-
 }  // namespace
-
-int64_t Amount::At(int64_t batch) const {
-  return SaturatingAdd(fixed, SaturatingMul(per_sample, batch));
-}
-
-int64_t BufferFact::Bytes(int64_t batch, int64_t float_bytes) const {
-  const int64_t count = elements.At(batch);
-  if (bits == 0) return SaturatingMul(count, float_bytes);
-  if (bits % 8 == 0) return SaturatingMul(count, bits / 8);
-  return CeilDiv(SaturatingMul(count, bits), 8);
-}
-
-int64_t ModelFacts::num_parameters() const {
-  int64_t count = 0;
-  for (const ParameterFact& parameter : parameters) {
-    count = SaturatingAdd(count, parameter.elements);
-  }
-  return count;
-}
-
-int64_t ModelFacts::constant_bytes() const {
-  int64_t bytes = 0;
-  for (const ConstantFact& constant : constants) {
-    bytes = SaturatingAdd(bytes, constant.bytes);
-  }
-  return bytes;
-}
-
-std::string FindBatchSymbol(const ir::Graph& graph) {
-  for (ValueId input : graph.block(ir::kMainBlock).params) {
-    const ir::Type& type = graph.value(input).type;
-    if (!type.shape || type.shape->empty() || !(*type.shape)[0]) continue;
-    const std::string text = (*type.shape)[0]->ToString();
-    if (std::find(graph.symbols.begin(), graph.symbols.end(), text) !=
-        graph.symbols.end()) {
-      return text;
-    }
-  }
-  return "";
-}
 
 absl::StatusOr<ModelFacts> ExtractFacts(const ir::Graph& graph,
                                         const FactOptions& options) {

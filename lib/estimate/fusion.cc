@@ -46,9 +46,12 @@ class Matcher {
     const auto& operands = node(id).operands;
     return i < operands.size() ? operands[i] : ir::kNoValue;
   }
-  ValueId result(NodeId id) const { return node(id).results[0]; }
+  ValueId result(NodeId id) const {
+    return node(id).results.empty() ? ir::kNoValue : node(id).results[0];
+  }
   // The only node that reads the node's result, and nothing else does.
   NodeId only_user(NodeId id) const {
+    if (result(id) == ir::kNoValue) return ir::kNoNode;
     const auto& users = users_[ir::Index(result(id))];
     return users.size() == 1 ? users[0] : ir::kNoNode;
   }
@@ -282,6 +285,7 @@ void AddViewsBefore(const Matcher& m, ValueId* value,
 // Where(IsNaN(x), 0, x): rows that are masked as a whole.
 NodeId SkipNanGuard(const Matcher& m, NodeId softmax,
                     std::vector<NodeId>* nodes) {
+  if (m.result(softmax) == ir::kNoValue) return ir::kNoNode;
   const std::vector<NodeId>& users = m.users(m.result(softmax));
   if (users.size() != 2) return ir::kNoNode;
   const bool first = m.op(users[0]) == "IsNaN";
@@ -343,9 +347,7 @@ std::optional<Fusion> MatchAttention(const Matcher& m, NodeId softmax) {
 std::optional<Fusion> Match(const Matcher& m, NodeId id,
                             const FusionOptions& options) {
   const absl::string_view op = m.op(id);
-  if (m.node(id).results.empty() || m.result(id) == ir::kNoValue) {
-    return std::nullopt;
-  }
+  if (m.result(id) == ir::kNoValue) return std::nullopt;
   if (op == "Erf") return MatchGelu(m, id);
   if (op == "Sigmoid") return MatchSilu(m, id);
   if (op == "InstanceNormalization") return MatchGroupNorm(m, id);
@@ -367,6 +369,12 @@ std::vector<Fusion> FindFusions(const ir::Graph& graph,
     std::optional<Fusion> fusion = Match(matcher, id, options);
     if (!fusion) continue;
     fusion->nodes = matcher.Sorted(std::move(fusion->nodes));
+    // Operands that a broken model leaves out.
+    if (matcher.result(fusion->nodes.back()) == ir::kNoValue ||
+        std::find(fusion->saved.begin(), fusion->saved.end(), ir::kNoValue) !=
+            fusion->saved.end()) {
+      continue;
+    }
     if (std::any_of(fusion->nodes.begin(), fusion->nodes.end(),
                     [&](NodeId node) { return taken[ir::Index(node)]; })) {
       continue;

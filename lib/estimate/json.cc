@@ -69,6 +69,14 @@ Json Timeline(const std::vector<EstimatePoint>& points) {
   return list;
 }
 
+Json ToJson(const EstimateUnit& unit) {
+  return {{"name", unit.name},
+          {"op", unit.op},
+          {"saved_bytes", unit.saved_bytes},
+          {"flops", unit.flops},
+          {"cut", unit.cut}};
+}
+
 template <typename Rows>
 Json List(const Rows& rows) {
   Json list = Json::array();
@@ -117,6 +125,7 @@ std::string EstimateToJson(const EstimateReport& r,
         {"advice", r.allocator_advice}}},
       {"timeline", Timeline(r.timeline)},
       {"at_peak", tensors},
+      {"units", List(r.units)},
       {"per_gpu", List(r.per_gpu)},
       {"pooled_bytes", r.pooled_bytes},
       {"host_bytes", r.host_bytes},

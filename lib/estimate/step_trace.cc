@@ -141,6 +141,7 @@ class Tracer {
 
   int32_t Allocate(TraceBlock block) {
     const auto id = static_cast<int32_t>(trace_.blocks.size());
+    block.bytes = std::min(block.bytes, kMostBlockBytes);
     trace_.blocks.push_back(std::move(block));
     trace_.events.push_back({.block = id, .allocate = true});
     references_.push_back(1);

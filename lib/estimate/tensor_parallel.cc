@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/ir/dimension_flow.h"
+#include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/format.h"
 
 namespace onnx_memopt::estimate {
@@ -73,10 +74,10 @@ class Splitter {
     sources_.assign(graph_.num_values(), {});
     weight_split_.assign(graph_.num_values(), false);
     columns_ = rows_ = whole_ = 0;
-    for (NodeId id : steps_) {
-      if (!Visit(id)) return false;
-    }
-    return true;
+    // Goes on after a refusal, so that there are few passes.
+    bool complete = true;
+    for (NodeId id : steps_) complete &= Visit(id);
+    return complete;
   }
 
   bool is_weight(ValueId value) const {
@@ -111,7 +112,8 @@ class Splitter {
     const bool any = std::any_of(node.operands.begin(), node.operands.end(),
                                  [&](ValueId v) { return is_split(v); });
     if (!any) {
-      if (node.op_type == "Gather" && is_parameter(node.operands[0])) {
+      if (node.op_type == "Gather" && !node.operands.empty() &&
+          is_parameter(node.operands[0])) {
         SplitTable(node);
         return true;
       }
@@ -234,7 +236,8 @@ class Splitter {
       if (!dim) return false;
       const int64_t size = Evaluate(*dim).value_or(0);
       if (size == 0) return false;
-      product *= size;
+      product = CheckedMul(product, size).value_or(0);
+      if (product == 0) return false;
       --first;
     }
     const int count = static_cast<int>(to.shape->size()) - first;

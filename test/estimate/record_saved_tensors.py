@@ -9,6 +9,11 @@ mode without its weights, and a row of saved_tensors.json:
   saved_bytes      distinct storages that saved_tensors_hooks sees in one
                    forward pass on the CPU, but for parameters and buffers
   inputs_bytes     the part of it that is the model's inputs
+  step_peak_bytes  the most that a step allocates at once: forward, mean
+                   cross-entropy over the last axis, backward, gradients set to
+                   none before. Not for networks with patches: a convolution
+                   with a stride as large as its window unfolds its image on a
+                   CPU
   parameters       elements of the parameters
   attention        "fused" where attention ran as one operator
 
@@ -18,6 +23,7 @@ it otherwise than on a GPU.
 """
 
 import argparse
+import gc
 import json
 import pathlib
 
@@ -26,8 +32,10 @@ import timm
 import torch
 import torchvision
 import transformers
+from torch.profiler import ProfilerActivity, profile
 
 SEQUENCE = 64
+PATCHES = ("tv_vit", "timm_vit", "timm_convnext")
 BATCH = 2
 
 
@@ -121,6 +129,32 @@ def saved_storages(model, inputs):
     return {address: size for address, (size, _) in kept.items()}
 
 
+def step_peak(model, inputs):
+    """From the profiler's events: one for each allocation and free."""
+    def step():
+        logits = model(*inputs)
+        target = torch.zeros(logits.shape[:-1], dtype=torch.long)
+        loss = torch.nn.functional.cross_entropy(
+            logits.reshape(-1, logits.shape[-1]), target.reshape(-1))
+        loss.backward()
+        return logits
+
+    step()
+    model.zero_grad(set_to_none=True)
+    gc.collect()
+    with profile(activities=[ProfilerActivity.CPU],
+                 profile_memory=True) as profiler:
+        logits = step()
+    live = peak = 0
+    for event in profiler.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            live += event.nbytes()
+            peak = max(peak, live)
+    del logits
+    model.zero_grad(set_to_none=True)
+    return peak
+
+
 def strip_weights(path):
     """Large weights become external data in a file that does not exist."""
     model = onnx.load(path)
@@ -161,6 +195,7 @@ def main():
         torch.manual_seed(0)
         without_dropout(model).train()
         kept = saved_storages(model, inputs)
+        peak = None if name in PATCHES else step_peak(model, inputs)
         addresses = {t.untyped_storage().data_ptr() for t in inputs}
         path = args.folder / f"{name}.onnx"
         if name.startswith("hf_"):
@@ -176,6 +211,7 @@ def main():
         strip_weights(path)
         rows[name] = {
             "saved_bytes": sum(kept.values()),
+            "step_peak_bytes": peak,
             "inputs_bytes": sum(s for a, s in kept.items() if a in addresses),
             "parameters": sum(p.numel() for p in model.parameters()),
             "attention": "fused" if fused else "eager",

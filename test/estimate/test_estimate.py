@@ -47,6 +47,31 @@ def test_saved_activations_are_those_of_pytorch(bin_dir):
     assert max(errors.values()) <= 0.10, errors
 
 
+def test_the_peak_of_a_step_is_that_of_pytorch(bin_dir):
+    errors = {}
+    for name, row in RECORDED.items():
+        if row["step_peak_bytes"] is None:
+            continue
+        report = estimate(bin_dir, HERE / "recorded" / f"{name}.onnx",
+                          "--optimizer", "sgd", "--loss", "cross-entropy",
+                          "--attention",
+                          "fused" if row["attention"] == "fused" else "graph")
+        there = sum(term["bytes"] for term in report["terms"]
+                    if term["name"] in ("parameters", "constants", "inputs"))
+        errors[name] = abs(
+            (report["live_peak_bytes"] - there) / row["step_peak_bytes"] - 1)
+    assert len(errors) >= 8
+    assert statistics.median(errors.values()) <= 0.05, errors
+    assert max(errors.values()) <= 0.10, errors
+
+
+def test_units_add_up_to_what_forward_keeps(bin_dir):
+    report = estimate(bin_dir, TRANSFORMER)
+    assert (sum(unit["saved_bytes"] for unit in report["units"])
+            == report["saved_activation_bytes"])
+    assert any(unit["cut"] for unit in report["units"])
+
+
 # ---- shared models
 
 @pytest.mark.parametrize("name", [

@@ -8,6 +8,9 @@
 //
 //   embedding | attention | mlp | attention | mlp | head
 //             '-------block-----'-------block-----'
+//
+//   ModelBlocks blocks = FindBlocks(facts);
+//   TraceStep(facts, {.checkpoints = GroupBlocks(blocks.blocks, 2)});
 #ifndef ONNX_MEMOPT_ESTIMATE_BLOCKS_H_
 #define ONNX_MEMOPT_ESTIMATE_BLOCKS_H_
 

@@ -49,6 +49,10 @@ absl::string_view Name(Category category);
 enum class Phase : uint8_t { kStart, kForward, kLoss, kBackward, kOptimizer };
 absl::string_view Name(Phase phase);
 
+// What a larger block counts as: no device has as much, and sums of a million
+// such blocks do not overflow.
+inline constexpr int64_t kMostBlockBytes = int64_t{1} << 43;
+
 struct TraceBlock {
   int64_t bytes = 0;
   Category category = Category::kTemporary;
