@@ -119,8 +119,9 @@ class Run {
     Describe(info, before);
     RETURN_IF_ERROR(Predict());
     Progress("writing");
-    ASSIGN_OR_RETURN(const onnx::ModelProto proto, io::Export(*model_, graph_,
-                                {.bind_inputs = graph_.sizes_are_bound}));
+    ASSIGN_OR_RETURN(
+        const onnx::ModelProto proto,
+        io::Export(*model_, graph_, {.bind_inputs = graph_.sizes_are_bound}));
     RETURN_IF_ERROR(Save(proto, options_.output));
     if (options_.initial_state.empty()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const onnx::ModelProto state, InitialState(info));

@@ -17,6 +17,7 @@
 #include "onnx_memopt/rewrite/region_windows.h"
 #include "onnx_memopt/rewrite/working_memory.h"
 #include "onnx_memopt/support/status_macros.h"
+#include "rewrite/region_time.h"
 
 namespace onnx_memopt::rewrite {
 namespace {
@@ -47,8 +48,6 @@ constexpr int64_t kMaxParts = 4096;
 constexpr int64_t kOverlappingRows = 128;
 // A region of 16 times the nodes may hold twice the bytes.
 constexpr double kWidth = 0.25;
-// Of the time that is left, for one region.
-constexpr double kTimeShare = 1.0 / 64;
 // Gain per time of regions that cost next to none: as if it were this part of
 // a run.
 constexpr double kLittleTime = 1e-3;
@@ -76,6 +75,9 @@ class SplitSearch::Place {
         graph_(graph),
         sizes_(sizes),
         time_(time),
+        region_time_(graph, sizes, time,
+                     {.max_slowdown = options.max_slowdown,
+                      .max_seconds = options.max_seconds}),
         memory_(memory),
         bindings_(analysis::AssumedBindings(graph)),
         flow_(graph, block),
@@ -153,7 +155,7 @@ class SplitSearch::Place {
     std::vector<Parts> counts;
     for (const Dim& parts : DivisorsOf(plan)) {
       if ((!parts.is_constant() || parts.constant() <= kMaxParts) &&
-          KeepsTime(plan, parts, nullptr)) {
+          region_time_.Keeps(plan, parts)) {
         counts.push_back({.count = parts, .part = std::nullopt});
       }
     }
@@ -202,7 +204,7 @@ class SplitSearch::Place {
       }
       if (!windows->SetPart(part).ok()) continue;
       if (!KeepsRows(plan, *windows) ||
-          !KeepsTime(plan, windows->parts(), &*windows)) {
+          !region_time_.Keeps(plan, windows->parts(), &*windows)) {
         continue;
       }
       counts.push_back({.count = windows->parts(), .part = part});
@@ -275,81 +277,6 @@ class SplitSearch::Place {
       }
     }
     return false;
-  }
-
-  // Computed operands that each part reads as a whole.
-  double WholeBytes(const SplitNode& split) const {
-    const ir::Node& node = graph_.node(split.node);
-    if (time_.work(split.node).kind == analysis::KernelKind::kMove) return 0;
-    double bytes = 0;
-    for (size_t i = 0; i < node.operands.size(); ++i) {
-      const ValueId operand = node.operands[i];
-      if (operand == kNoValue || i >= split.way.operands.size() ||
-          split.way.operands[i].axis >= 0 ||
-          graph_.value(operand).weight != ir::kNoWeight) {
-        continue;
-      }
-      bytes += static_cast<double>(Bytes(operand));
-    }
-    return bytes;
-  }
-
-  // What a run takes longer: parts read weights again, each is a call, and
-  // where ranges overlap some is computed twice.
-  double AddedSeconds(const SplitPlan& plan, const Dim& parts,
-                      const RegionWindows* windows) const {
-    const auto count =
-        static_cast<double>(parts.Evaluate(bindings_).value_or(1));
-    double added = analysis::LoopSeconds(count);
-    double weights = 0;
-    for (const SplitNode& split : plan.nodes) {
-      weights += time_.work(split.node).weight_bytes;
-    }
-    const bool near = analysis::StayInCache(weights);
-    for (const SplitNode& split : plan.nodes) {
-      const analysis::NodeWork& work = time_.work(split.node);
-      // Filters are read for each image.
-      const bool per_item = IsConvolution(graph_.node(split.node)) &&
-                            split.way.result_axes[0] == 0;
-      analysis::NodeWork part =
-          PartOf(work, count, per_item, WholeBytes(split));
-      part.near_weights = near && work.kind == analysis::KernelKind::kProduct;
-      const double overlap =
-          windows == nullptr ? 1 : Overlap(split, count, *windows);
-      added += count * overlap * SecondsOf(part) - SecondsOf(work);
-    }
-    return time_.runs(flow_.block()) * added;
-  }
-
-  // Rows of the result in all parts, over those that there are.
-  double Overlap(const SplitNode& split, double count,
-                 const RegionWindows& windows) const {
-    const ValueId result = graph_.node(split.node).results[0];
-    if (result == kNoValue) return 1;
-    const int axis = split.way.result_axes[0];
-    const int64_t extent =
-        (*graph_.value(result).type.shape)[axis]->Evaluate(bindings_).value_or(
-            0);
-    const int64_t size = windows.size(result, axis, windows.level(split.node))
-                             .Evaluate(bindings_)
-                             .value_or(0);
-    return extent <= 0 ? 1
-                       : count * static_cast<double>(size) /
-                             static_cast<double>(extent);
-  }
-
-  bool KeepsTime(const SplitPlan& plan, const Dim& parts,
-                 const RegionWindows* windows) const {
-    const double added = AddedSeconds(plan, parts, windows);
-    if (added <= 0) return true;
-    const double left = options_.max_seconds - time_.total_seconds();
-    if (std::isinf(options_.max_slowdown)) return added <= left;
-    double region = 0;
-    for (const SplitNode& split : plan.nodes) {
-      region += time_.runs(flow_.block()) * time_.node_seconds(split.node);
-    }
-    return added <= left &&
-           added <= std::max(options_.max_slowdown * region, kTimeShare * left);
   }
 
   // Parts that overlap are copies, and do not fall on the blocks that products
@@ -536,9 +463,10 @@ class SplitSearch::Place {
     if (plan.part.has_value()) {
       ASSIGN_OR_RETURN(RegionWindows windows, WindowsOf(plan));
       RETURN_IF_ERROR(windows.SetPart(*plan.part));
-      found.added_seconds = AddedSeconds(plan, plan.parts, &windows);
+      found.added_seconds =
+          region_time_.AddedSeconds(plan, plan.parts, &windows);
     } else {
-      found.added_seconds = AddedSeconds(plan, plan.parts, nullptr);
+      found.added_seconds = region_time_.AddedSeconds(plan, plan.parts);
     }
     const int first = flow_.position(plan.nodes.front().node);
     const int last = flow_.position(plan.nodes.back().node);
@@ -606,6 +534,7 @@ class SplitSearch::Place {
   const Graph& graph_;
   const analysis::Sizes& sizes_;
   const analysis::TimeModel& time_;
+  const RegionTime region_time_;
   const WorkingMemory& memory_;
   const ir::Bindings bindings_;
   const BlockFlow flow_;
