@@ -194,8 +194,10 @@ def test_chosen_windows(named, bin_dir, tmp_path):
     del model.graph.input[1:]
     onnx.save(model, tmp_path / "m.onnx")
     dims = ["--dim", "height=256", "--dim", "width=192"] if named else []
+    # Halos of so small an image are a large share.
     report = Programs(bin_dir).optimize(tmp_path / "m.onnx",
-                                        tmp_path / "out.onnx", *dims)
+                                        tmp_path / "out.onnx",
+                                        "--max-slowdown=50", *dims)
     peaks = [report[k]["live_peak_bytes"] for k in ("before", "after")]
     assert peaks[1] < 0.5 * peaks[0]
     rewritten = onnx.load(tmp_path / "out.onnx")

@@ -7,6 +7,7 @@ hour of an idle machine and 16 GB of memory.
 
 import os
 
+import models
 import ort_memory
 import pytest
 import runtime_table as bench
@@ -27,7 +28,7 @@ def fixture_model_path(request, materialize):
     name = request.param
     if not name.startswith("light_"):
         return materialize(name)
-    path = bench.light_networks().get(name)
+    path = models.light_networks().get(name)
     if path is None:
         pytest.skip("the onnx package is not installed")
     return path
@@ -37,7 +38,7 @@ def fixture_model_path(request, materialize):
 @pytest.mark.parametrize("model_path", LIGHT + SHARED if SLOW else QUICK,
                          indirect=True)
 def test_peaks(bin_dir, tmp_path, model_path, level):
-    dims = bench.DIMS.get(model_path.stem, {})
+    dims = models.DIMS.get(model_path.stem, {})
     predicted = bench.predictions(bin_dir / "onnx-memopt", model_path, level,
                                   dims, tmp_path)
     wrong = []
