@@ -34,6 +34,7 @@ template <typename Rows>
 absl::Status UnknownName(absl::string_view option, absl::string_view name,
                          const Rows& rows) {
   std::vector<std::string> names;
+  names.reserve(rows.size());
   for (const auto& row : rows) names.emplace_back(row.name);
   return absl::OutOfRangeError(
       absl::StrCat(option, ": there is no \"", Printable(Ellipsize(name, 40)),

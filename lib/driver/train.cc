@@ -173,6 +173,7 @@ class Run {
       if (point.peak_bytes <= *options_.budget_bytes) return point.options;
     }
     std::vector<std::string> held;
+    held.reserve(search.floor.size());
     for (const auto& [name, bytes] : search.floor) {
       held.push_back(
           absl::StrCat("\"", Printable(name), "\" (", FormatBytes(bytes), ")"));

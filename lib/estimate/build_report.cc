@@ -86,7 +86,7 @@ class Builder {
       report_.budget_name = gpu->name;
     }
     if (request_.memory_bytes) {
-      report_.budget_bytes = *request_.memory_bytes;
+      report_.budget_bytes = request_.memory_bytes;
       report_.budget_name = FormatBytes(*request_.memory_bytes);
     }
     if (request_.max_batch && !report_.budget_bytes) {

@@ -69,6 +69,7 @@ class Tracer {
       FreeAll(&gradient_of_);
       FreeAll(&block_of_);
       std::vector<int32_t> temporaries;
+      temporaries.reserve(options_.optimizer_temporary_bytes.size());
       for (const int64_t bytes : options_.optimizer_temporary_bytes) {
         temporaries.push_back(
             Allocate({.bytes = bytes, .name = "a temporary of the optimizer"}));

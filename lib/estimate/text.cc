@@ -88,12 +88,13 @@ class Writer {
                       FormatCount(r_.parameters), " parameters"));
     Wrapped(r_.setup, 0, 2);
     std::vector<std::string> dims;
+    dims.reserve(r_.dims.size());
     for (const auto& [name, size] : r_.dims) {
       dims.push_back(absl::StrCat(Printable(name), "=", size));
     }
     if (!dims.empty())
       Wrapped(absl::StrCat("dims: ", absl::StrJoin(dims, ", ")), 0, 6);
-    out_ += "\n";
+    out_ += '\n';
     Wrapped(absl::StrCat("needs ", FormatBytes(r_.total_bytes),
                          r_.gpus > 1 ? " on the fullest GPU" : " of GPU memory",
                          Verdict()),
