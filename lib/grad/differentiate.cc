@@ -24,6 +24,7 @@ class Differentiator {
 
   absl::Status Run() {
     std::vector<ValueId> outputs;
+    outputs.reserve(options_.seeds.size());
     for (const Seed& seed : options_.seeds) outputs.push_back(seed.value);
     activity_ = Activity::Compute(graph_, options_.wanted, outputs);
     for (const Seed& seed : options_.seeds) {

@@ -40,7 +40,7 @@ std::optional<std::vector<int64_t>> PartSizes(const ir::Graph& graph,
   const int64_t extent = dim->constant();
   int64_t size = 1;
   if (node.operands.size() > 1 && node.operands[1] != ir::kNoValue) {
-    const auto split = Integers(graph, node.operands[1]);
+    auto split = Integers(graph, node.operands[1]);
     if (!split) return std::nullopt;
     const auto& shape = graph.value(node.operands[1]).type.shape;
     if (!shape) return std::nullopt;

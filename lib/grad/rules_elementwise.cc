@@ -363,10 +363,12 @@ absl::Status Extremum(RuleContext& c) {
   const size_t n = c.num_operands();
   if (n == 1) return c.Give(0, c.dy());
   std::vector<ValueId> operands;
+  operands.reserve(n);
   for (size_t i = 0; i < n; ++i) operands.push_back(c.x(i));
   const ValueId extremum = e.Op(c.node().op_type, operands);
   const ir::ElementType element = c.x_type().element;
   std::vector<ValueId> hits;
+  hits.reserve(n);
   for (size_t i = 0; i < n; ++i) {
     hits.push_back(e.Cast(e.Op("Equal", {operands[i], extremum}), element));
   }

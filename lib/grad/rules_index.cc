@@ -38,7 +38,7 @@ absl::Status Gather(RuleContext& c) {
   ASSIGN_OR_RETURN(const int64_t axis, c.Axis(c.Int("axis", 0), rank));
   const ir::Shape shape = *c.x_shape();
   const auto at = static_cast<size_t>(axis);
-  const std::optional<ir::Dim> extent = shape[at];
+  const std::optional<ir::Dim>& extent = shape[at];
   // One known position, as an exporter takes one of several parts: zeros
   // around it.
   const auto contents = e.graph().value(c.x_id(1)).contents;

@@ -91,6 +91,7 @@ absl::Status Concat(RuleContext& c) {
   bool all = true;
   for (size_t i = 0; i < c.num_operands(); ++i) all = all && c.wants(i);
   std::vector<ValueId> extents;
+  extents.reserve(c.num_operands());
   for (size_t i = 0; i < c.num_operands(); ++i) {
     extents.push_back(Extent(e, c.x_id(i), axis));
   }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "grad/rule_list.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -156,7 +157,7 @@ absl::Status Einsum(RuleContext& c) {
     }
     const ValueId part =
         e.Op("Einsum", operands,
-             {Attr("equation", equation_of_gradient + "->" + kept)});
+             {Attr("equation", absl::StrCat(equation_of_gradient, "->", kept))});
     const ValueId whole = e.Unsqueeze(part, missing);
     RETURN_IF_ERROR(c.Give(
         i, missing.empty() ? whole : e.Expand(whole, e.ShapeOf(c.x_id(i)))));

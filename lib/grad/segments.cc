@@ -141,7 +141,7 @@ std::vector<size_t> ForwardPass::Cuts(int segments) const {
   std::vector<size_t> cuts = {0};
   const int64_t total = saved_before_.back();
   // How far a cut may be from its place: a third of a segment.
-  const int64_t slack = total / (3 * std::max(segments, 1));
+  const int64_t slack = total / (3 * std::max<int64_t>(segments, 1));
   for (int k = 1; k < segments; ++k) {
     const int64_t target = total / segments * k;
     const auto bound = [&](int64_t saved) {
