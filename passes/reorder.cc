@@ -131,6 +131,7 @@ class Reorder final : public pass::Pass {
       analysis::ScheduleProblemOfBlock problem,
       const plan::ScheduleResult& ideal) const {
     std::vector<Order> after;
+    after.reserve(problem.problem.nodes.size());
     for (const plan::ScheduleNode& node : problem.problem.nodes) {
       after.push_back(node.after);
     }

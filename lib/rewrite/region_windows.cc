@@ -491,10 +491,10 @@ int64_t RegionWindows::full_size(ValueId value, int axis, int level) const {
 }
 
 Dim RegionWindows::size(ValueId value, int axis, int level) const {
-  const Dim full = full_size(value, axis, level);
+  const int64_t full = full_size(value, axis, level);
   // Of a constant extent, ranges are never larger.
-  if (extent_.is_constant()) return full;
-  return Min(place(value, axis).extent, full).value_or(full);
+  if (extent_.is_constant()) return Dim(full);
+  return Min(place(value, axis).extent, Dim(full)).value_or(Dim(full));
 }
 
 int64_t RegionWindows::Begin(int level, int64_t step) const {
