@@ -155,9 +155,9 @@ absl::Status Einsum(RuleContext& c) {
         kept += letter;
       }
     }
-    const ValueId part =
-        e.Op("Einsum", operands,
-             {Attr("equation", absl::StrCat(equation_of_gradient, "->", kept))});
+    const ValueId part = e.Op(
+        "Einsum", operands,
+        {Attr("equation", absl::StrCat(equation_of_gradient, "->", kept))});
     const ValueId whole = e.Unsqueeze(part, missing);
     RETURN_IF_ERROR(c.Give(
         i, missing.empty() ? whole : e.Expand(whole, e.ShapeOf(c.x_id(i)))));
