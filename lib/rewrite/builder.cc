@@ -177,7 +177,8 @@ ValueId Builder::Weight(BlockId block, absl::string_view base,
   // TensorProto.raw_data is little-endian, as are the machines that this runs
   // on.
   std::string bytes(values.size() * sizeof(int64_t), '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
+  // An empty span may be null, which memcpy must not be given.
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   const ValueId id =
       Tensor(block, base, ElementType::kInt64, dims, std::move(bytes));
   auto contents = std::make_shared<ir::Contents>();

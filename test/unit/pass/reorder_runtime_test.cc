@@ -90,18 +90,25 @@ Outcome CompareMany(int count, uint64_t first, int max_orders,
   return outcome;
 }
 
+// Shares of many graphs; of the few of a sanitizer build they say nothing.
+constexpr bool kMany = Runs(100) == 100;
+
 TEST(ReorderRuntimeTest, BestOfAllFilesOfUpToSevenNodes) {
   const Outcome outcome =
       CompareMany(1000, 700'000, 6000, {.min_nodes = 3, .max_nodes = 7});
-  EXPECT_GT(outcome.compared, Runs(800));
-  EXPECT_GT(outcome.improved, Runs(100));
+  EXPECT_GT(outcome.compared, 0);
+  if (!kMany) return;
+  EXPECT_GT(outcome.compared, 800);
+  EXPECT_GT(outcome.improved, 100);
 }
 
 TEST(ReorderRuntimeTest, BestOfAllFilesOfNineNodes) {
   const Outcome outcome =
       CompareMany(100, 710'000, 1500, {.min_nodes = 8, .max_nodes = 9});
-  EXPECT_GT(outcome.compared, Runs(40));
-  EXPECT_GT(outcome.improved, Runs(8));
+  EXPECT_GT(outcome.compared, 0);
+  if (!kMany) return;
+  EXPECT_GT(outcome.compared, 40);
+  EXPECT_GT(outcome.improved, 8);
 }
 
 // With subgraphs and calls the search may miss the best, but what the runtime
@@ -173,7 +180,9 @@ TEST(ReorderRuntimeTest, StepByStepSearchIsCloseToAllOrders) {
     ++compared;
     equal += some.bare_bytes == all.bare_bytes ? 1 : 0;
   }
-  EXPECT_GT(compared, Runs(60));
+  EXPECT_GT(compared, 0);
+  if (!kMany) return;
+  EXPECT_GT(compared, 60);
   EXPECT_GT(equal, compared * 7 / 10);
   EXPECT_GT(present - found, (present - best) * 8 / 10);
   EXPECT_LT(best, present);
