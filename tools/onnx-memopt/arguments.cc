@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "onnx-memopt/command_line.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 #include "registry.h"
@@ -102,15 +102,6 @@ Examples:
 Exit codes: 0 all went well, 1 the model or a file, 2 usage, 3 a gate or the
 budget.
 )";
-
-// The library asks for the text here, whatever options it knows.
-class Help final : public CLI::Formatter {
- public:
-  std::string make_help(const CLI::App* /*app*/, std::string /*name*/,
-                        CLI::AppFormatMode /*mode*/) const override {
-    return kHelp;
-  }
-};
 
 absl::StatusOr<std::vector<int64_t>> ParseSizes(absl::string_view text,
                                                 absl::string_view separators,
@@ -216,7 +207,6 @@ void ListPasses() {
 class Parser {
  public:
   Parser() : app_("", "onnx-memopt") {
-    app_.formatter(std::make_shared<Help>());
     app_.set_version_flag("--version",
                           std::string("onnx-memopt " ONNX_MEMOPT_VERSION));
     app_.add_option("MODEL", args_.model);
@@ -246,31 +236,21 @@ class Parser {
   }
 
   ParseResult Parse(int argc, char** argv) {
-    try {
-      app_.parse(argc, argv);
-    } catch (const CLI::ParseError& e) {
-      if (e.get_exit_code() == 0) {  // --help, --version
-        app_.exit(e);
-        return {.exit_code = kExitOk};
-      }
-      return Usage(e.what());
+    if (const auto code = ParseCommand(app_, kHelp, argc, argv)) {
+      return {.exit_code = code};
     }
     if (list_passes_) {
       ListPasses();
       return {.exit_code = kExitOk};
     }
     const absl::Status status = Finish();
-    if (!status.ok()) return Usage(status.message());
+    if (!status.ok()) {
+      return {.exit_code = UsageError("onnx-memopt", status.message())};
+    }
     return {.arguments = std::move(args_)};
   }
 
  private:
-  static ParseResult Usage(absl::string_view message) {
-    std::cerr << "error: " << Printable(message)
-              << "; see onnx-memopt --help\n";
-    return {.exit_code = kExitUsage};
-  }
-
   absl::Status Finish() {
     if (args_.model.empty()) {
       return absl::InvalidArgumentError("no model is given");

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -20,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "onnx-memopt/arguments.h"
+#include "onnx-memopt/command_line.h"
 #include "onnx_memopt/report/diff.h"
 #include "onnx_memopt/report/read_json.h"
 #include "onnx_memopt/support/format.h"
@@ -51,14 +51,6 @@ Examples:
 Exit codes: 0 all went well, 1 a file, 2 usage, 3 it grew.
 )";
 
-class Help final : public CLI::Formatter {
- public:
-  std::string make_help(const CLI::App* /*app*/, std::string /*name*/,
-                        CLI::AppFormatMode /*mode*/) const override {
-    return kHelp;
-  }
-};
-
 // A report of a million nodes has less.
 constexpr int64_t kMaxBytes = int64_t{4} << 30;
 
@@ -70,9 +62,7 @@ struct DiffArguments {
 };
 
 int Usage(absl::string_view message) {
-  std::cerr << "error: " << Printable(message)
-            << "; see onnx-memopt diff --help\n";
-  return kExitUsage;
+  return UsageError("onnx-memopt diff", message);
 }
 
 // Pipes too: a shell gives one for what a command prints.
@@ -124,20 +114,11 @@ int RunDiff(int argc, char** argv) {
   DiffArguments arguments;
   std::string max_growth;
   CLI::App app("", "onnx-memopt diff");
-  app.formatter(std::make_shared<Help>());
   app.add_option("A", arguments.a);
   app.add_option("B", arguments.b);
   app.add_flag("--markdown", arguments.markdown);
   app.add_option("--max-growth", max_growth);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) {  // --help
-      app.exit(e);
-      return kExitOk;
-    }
-    return Usage(e.what());
-  }
+  if (const auto code = ParseCommand(app, kHelp, argc, argv)) return *code;
   if (arguments.b.empty()) return Usage("expected two reports");
   if (arguments.a == "-" && arguments.b == "-") {
     return Usage("only one of the reports can come from stdin");

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <iostream>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "onnx-memopt/arguments.h"
+#include "onnx-memopt/command_line.h"
 #include "onnx-memopt/write_text.h"
 #include "onnx_memopt/estimate.h"
 #include "onnx_memopt/support/format.h"
@@ -86,14 +86,6 @@ Examples:
 Exit codes: 0 all went well, 1 the model or a file, 2 usage.
 )";
 
-class Help final : public CLI::Formatter {
- public:
-  std::string make_help(const CLI::App* /*app*/, std::string /*name*/,
-                        CLI::AppFormatMode /*mode*/) const override {
-    return kHelp;
-  }
-};
-
 struct EstimateArguments {
   std::string model;
   EstimateOptions options;
@@ -107,7 +99,6 @@ class EstimateParser {
  public:
   EstimateParser() : app_("", "onnx-memopt estimate") {
     EstimateOptions& o = args_.options;
-    app_.formatter(std::make_shared<Help>());
     app_.add_option("MODEL", args_.model);
     app_.add_option("--batch", batch_);
     app_.add_option("--dim", dims_)->allow_extra_args(false);
@@ -139,29 +130,16 @@ class EstimateParser {
 
   // Set: the program is to end here.
   std::optional<int> Parse(int argc, char** argv) {
-    try {
-      app_.parse(argc, argv);
-    } catch (const CLI::ParseError& e) {
-      if (e.get_exit_code() == 0) {
-        app_.exit(e);
-        return kExitOk;
-      }
-      return Usage(e.what());
-    }
+    if (const auto code = ParseCommand(app_, kHelp, argc, argv)) return code;
     const absl::Status status = Finish();
-    if (!status.ok()) return Usage(status.message());
+    if (!status.ok())
+      return UsageError("onnx-memopt estimate", status.message());
     return std::nullopt;
   }
 
   const EstimateArguments& arguments() const { return args_; }
 
  private:
-  static int Usage(absl::string_view message) {
-    std::cerr << "error: " << Printable(message)
-              << "; see onnx-memopt estimate --help\n";
-    return kExitUsage;
-  }
-
   absl::Status Finish() {
     if (args_.model.empty()) {
       return absl::InvalidArgumentError("no model is given");
@@ -175,7 +153,9 @@ class EstimateParser {
       }
       args_.options.batch = batch;
     }
-    for (const std::string& dim : dims_) RETURN_IF_ERROR(AddDim(dim));
+    for (const std::string& dim : dims_) {
+      RETURN_IF_ERROR(AddNamedSize(dim, &args_.options.dims));
+    }
     if (!offload_.empty()) {
       for (absl::string_view what : absl::StrSplit(offload_, ',')) {
         if (what == "optimizer") {
@@ -192,18 +172,6 @@ class EstimateParser {
     if (!memory_.empty()) {
       ASSIGN_OR_RETURN(args_.options.memory_bytes, ParseBytes(memory_));
     }
-    return absl::OkStatus();
-  }
-
-  absl::Status AddDim(const std::string& text) {
-    const size_t equals = text.rfind('=');
-    int64_t size = 0;
-    if (equals == std::string::npos || equals == 0 ||
-        !absl::SimpleAtoi(text.substr(equals + 1), &size) || size < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--dim: expected NAME=N, not \"", text, "\""));
-    }
-    args_.options.dims[text.substr(0, equals)] = size;
     return absl::OkStatus();
   }
 

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <iostream>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "onnx-memopt/arguments.h"
+#include "onnx-memopt/command_line.h"
 #include "onnx-memopt/write_text.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
@@ -98,14 +98,6 @@ outputs are loss and, for each of them, NAME.next. Feed these back.
 Exit codes: 0 all went well, 1 the model or a file, 2 usage.
 )";
 
-class Help final : public CLI::Formatter {
- public:
-  std::string make_help(const CLI::App* /*app*/, std::string /*name*/,
-                        CLI::AppFormatMode /*mode*/) const override {
-    return kHelp;
-  }
-};
-
 struct TrainArguments {
   std::string model;
   TrainOptions options;
@@ -131,7 +123,6 @@ class Parser {
  public:
   Parser() : app_("", "onnx-memopt train") {
     grad::StepOptions& step = args_.options.step;
-    app_.formatter(std::make_shared<Help>());
     app_.add_option("MODEL", args_.model)->required();
     app_.add_option("-o,--output", args_.options.output)->required();
     app_.add_option("--initial-state", args_.options.initial_state);
@@ -163,29 +154,15 @@ class Parser {
 
   // The exit code if the program is to end here.
   std::optional<int> Parse(int argc, char** argv) {
-    try {
-      app_.parse(argc, argv);
-    } catch (const CLI::ParseError& e) {
-      if (e.get_exit_code() == 0) {  // --help
-        app_.exit(e);
-        return kExitOk;
-      }
-      return Usage(e.what());
-    }
+    if (const auto code = ParseCommand(app_, kHelp, argc, argv)) return code;
     const absl::Status status = Finish();
     if (status.ok()) return std::nullopt;
-    return Usage(status.message());
+    return UsageError("onnx-memopt train", status.message());
   }
 
   TrainArguments Take() { return std::move(args_); }
 
  private:
-  static int Usage(absl::string_view message) {
-    std::cerr << "error: " << Printable(message)
-              << "; see onnx-memopt train --help\n";
-    return kExitUsage;
-  }
-
   absl::Status Finish() {
     using grad::Loss;
     using grad::Optimizer;
@@ -232,7 +209,9 @@ class Parser {
                              {"optimal", Checkpoints::kOptimal}},
                             checkpoint_.empty() ? "none" : checkpoint_,
                             "--checkpoint"));
-    for (const std::string& dim : dims_) RETURN_IF_ERROR(AddDim(dim));
+    for (const std::string& dim : dims_) {
+      RETURN_IF_ERROR(AddNamedSize(dim, &args_.options.dims));
+    }
     for (const std::string& shape : input_shapes_) {
       RETURN_IF_ERROR(AddInputShape(shape));
     }
@@ -263,18 +242,6 @@ class Parser {
     RETURN_IF_ERROR(check(norm, norm > 0, "--clip-norm"));
     const double value = step.clip_value.value_or(1);
     return check(value, value > 0, "--clip-value");
-  }
-
-  absl::Status AddDim(const std::string& text) {
-    const size_t equals = text.rfind('=');
-    int64_t size = 0;
-    if (equals == std::string::npos || equals == 0 ||
-        !absl::SimpleAtoi(text.substr(equals + 1), &size) || size < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--dim: expected NAME=N, not \"", Printable(text), "\""));
-    }
-    args_.options.dims[text.substr(0, equals)] = size;
-    return absl::OkStatus();
   }
 
   absl::Status AddInputShape(const std::string& text) {
