@@ -30,24 +30,23 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "llvm/ADT/DenseSet.h"
-#include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/pass/pass.h"
 #include "onnx_memopt/pass/pass_options.h"
+#include "onnx_memopt/rewrite/bare_run.h"
 #include "onnx_memopt/rewrite/builder.h"
 #include "onnx_memopt/rewrite/lift_rank.h"
 #include "onnx_memopt/rewrite/prediction.h"
-#include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::passes {
 namespace {
 
-using analysis::RuntimeBlock;
 using ir::Graph;
 using ir::NodeId;
 using ir::ValueId;
@@ -61,13 +60,6 @@ struct Held {
   int64_t size_bytes = 0;
 };
 
-// What the runtime makes of the main graph, without arena and pattern.
-struct Outlook {
-  int64_t peak_bytes = 0;
-  int64_t sum_bytes = 0;   // over all steps
-  std::vector<Held> held;  // at the peak, the largest first
-};
-
 class BreakReuse final : public pass::Pass {
  public:
   BreakReuse(int64_t max_rank, int64_t force)
@@ -78,23 +70,13 @@ class BreakReuse final : public pass::Pass {
   absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
     if (const absl::Status status = rewrite::CheckCanBuild(graph);
         !status.ok()) {
-      context.Remark(absl::StrCat("left as it is: ", status.message()));
-      return false;
+      return context.LeaveAsIs(status);
     }
     if (force_ > 0) return Force(graph, context);
-    if (graph.num_nodes() > kMaxNodes) {
-      context.Remark(
-          absl::StrCat("left as it is: the search is for graphs of up to ",
-                       kMaxNodes, " nodes, this one has ", graph.num_nodes()));
-      return false;
-    }
-    ASSIGN_OR_RETURN(const analysis::MemoryProfile* profile,
-                     context.analyses().Get<analysis::MemoryProfile>());
-    if (!profile->complete()) {
-      context.Remark(
-          "left as it is: sizes of some tensors are unknown, so that a peak "
-          "cannot be compared");
-      return false;
+    if (const absl::Status status =
+            rewrite::CheckCanSearch(graph, context.analyses(), kMaxNodes);
+        !status.ok()) {
+      return context.LeaveAsIs(status);
     }
     Graph changed = graph.Clone();
     ASSIGN_OR_RETURN(const int regions, BreakAll(changed));
@@ -132,13 +114,13 @@ class BreakReuse final : public pass::Pass {
   }
 
   absl::StatusOr<int> BreakAll(Graph& graph) const {
-    ASSIGN_OR_RETURN(Outlook now, LookAhead(graph));
+    ASSIGN_OR_RETURN(rewrite::BareRun now, rewrite::RunBare(graph));
     llvm::DenseSet<NodeId> refused;
     int regions = 0;
     int attempts = 0;
     while (true) {
       bool broke = false;
-      for (const Held& held : now.held) {
+      for (const Held& held : FindHeld(now)) {
         // To move the donor's tensors first lets a chain of blocks be broken
         // from its beginning.
         for (ValueId value : {held.donor, held.heir}) {
@@ -147,9 +129,9 @@ class BreakReuse final : public pass::Pass {
           if (++attempts > kMaxAttempts) return regions;
           Graph changed = graph.Clone();
           const bool lifted = Lift(changed, value);
-          Outlook then;
+          rewrite::BareRun then;
           if (lifted) {
-            ASSIGN_OR_RETURN(then, LookAhead(changed));
+            ASSIGN_OR_RETURN(then, rewrite::RunBare(changed));
           }
           if (!lifted || then.peak_bytes > now.peak_bytes ||
               then.sum_bytes >= now.sum_bytes) {
@@ -215,24 +197,10 @@ class BreakReuse final : public pass::Pass {
     return false;
   }
 
-  static absl::StatusOr<Outlook> LookAhead(const Graph& graph) {
-    analysis::AnalysisManager analyses(&graph);
-    const analysis::RuntimeOptions options = rewrite::RewriteOptions();
-    ASSIGN_OR_RETURN(
-        const RuntimeBlock block,
-        BuildRuntimeBlock(graph, analyses, ir::kMainBlock, options));
-    const std::vector<int32_t> order = RunOrder(block, options.execution_order);
-    const analysis::BufferPlan plan = PlanBuffers(block, order, options);
-    const std::vector<int64_t> bytes =
-        ProfileBare(block, order, plan).during_bytes;
-    Outlook out;
-    int32_t peak_at = -1;
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      out.sum_bytes = SaturatingAdd(out.sum_bytes, bytes[i]);
-      if (bytes[i] <= out.peak_bytes) continue;
-      out.peak_bytes = bytes[i];
-      peak_at = static_cast<int32_t>(i);
-    }
+  // Those at the peak, the largest first.
+  static std::vector<Held> FindHeld(const rewrite::BareRun& run) {
+    const auto& [block, order, plan, peak_bytes, sum_bytes, peak_at] = run;
+    std::vector<Held> found;
     // By buffer: when the last of its values was read, and which was made last.
     std::vector<int32_t> last_read(block.values.size(), -1);
     std::vector<int32_t> last_made(block.values.size(), -1);
@@ -243,10 +211,9 @@ class BreakReuse final : public pass::Pass {
         const int32_t buffer = plan.buffer_of[At(value)];
         int32_t& made = last_made[At(buffer)];
         if (made >= 0 && last_read[At(buffer)] < peak_at && peak_at < now) {
-          out.held.push_back(
-              {.donor = block.values[At(made)].id,
-               .heir = block.values[At(value)].id,
-               .size_bytes = block.values[At(buffer)].size_bytes});
+          found.push_back({.donor = block.values[At(made)].id,
+                           .heir = block.values[At(value)].id,
+                           .size_bytes = block.values[At(buffer)].size_bytes});
         }
         made = value;
         last_read[At(buffer)] = now;
@@ -258,11 +225,11 @@ class BreakReuse final : public pass::Pass {
         last_read[At(plan.buffer_of[At(value)])] = now;
       }
     }
-    std::stable_sort(out.held.begin(), out.held.end(),
+    std::stable_sort(found.begin(), found.end(),
                      [](const Held& a, const Held& b) {
                        return a.size_bytes > b.size_bytes;
                      });
-    return out;
+    return found;
   }
 
   int64_t max_rank_;

@@ -58,8 +58,7 @@ class NoPattern final : public pass::Pass {
   absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
     if (const absl::Status status = rewrite::CheckCanBuild(graph);
         !status.ok()) {
-      context.Remark(absl::StrCat("left as it is: ", status.message()));
-      return false;
+      return context.LeaveAsIs(status);
     }
     for (ValueId param : graph.block(ir::kMainBlock).params) {
       const Type& type = graph.value(param).type;
@@ -75,10 +74,7 @@ class NoPattern final : public pass::Pass {
     const bool wraps = !HoldWeights(graph, bodies);
     if (wraps) {
       const absl::Status status = Wrap(changed);
-      if (!status.ok()) {
-        context.Remark(absl::StrCat("left as it is: ", status.message()));
-        return false;
-      }
+      if (!status.ok()) return context.LeaveAsIs(status);
     }
     if (!bodies.empty()) Probe(changed, bodies);
     ASSIGN_OR_RETURN(const analysis::RuntimePrediction now,

@@ -23,25 +23,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
-#include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/pass/pass.h"
 #include "onnx_memopt/pass/pass_options.h"
 #include "onnx_memopt/rewrite/always_branch.h"
+#include "onnx_memopt/rewrite/bare_run.h"
 #include "onnx_memopt/rewrite/builder.h"
 #include "onnx_memopt/rewrite/outline.h"
 #include "onnx_memopt/rewrite/prediction.h"
-#include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -66,13 +65,6 @@ struct Waiting {
   std::vector<NodeId> again;  // what has to run for it, in order
 };
 
-// What the runtime makes of the main graph, without arena and pattern.
-struct Outlook {
-  int64_t peak_bytes = 0;
-  int64_t sum_bytes = 0;         // over all steps
-  std::vector<Waiting> waiting;  // the largest first
-};
-
 class Rematerialize final : public pass::Pass {
  public:
   Rematerialize(int64_t max_nodes, int64_t force)
@@ -83,8 +75,7 @@ class Rematerialize final : public pass::Pass {
   absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
     if (const absl::Status status = rewrite::CheckCanBuild(graph);
         !status.ok()) {
-      context.Remark(absl::StrCat("left as it is: ", status.message()));
-      return false;
+      return context.LeaveAsIs(status);
     }
     const std::vector<NodeId>& nodes = graph.block(ir::kMainBlock).nodes;
     if (std::any_of(nodes.begin(), nodes.end(), [&](NodeId id) {
@@ -96,19 +87,10 @@ class Rematerialize final : public pass::Pass {
       return false;
     }
     if (force_ > 0) return Force(graph, context);
-    if (graph.num_nodes() > kMaxNodes) {
-      context.Remark(
-          absl::StrCat("left as it is: the search is for graphs of up to ",
-                       kMaxNodes, " nodes, this one has ", graph.num_nodes()));
-      return false;
-    }
-    ASSIGN_OR_RETURN(const analysis::MemoryProfile* profile,
-                     context.analyses().Get<analysis::MemoryProfile>());
-    if (!profile->complete()) {
-      context.Remark(
-          "left as it is: sizes of some tensors are unknown, so that a peak "
-          "cannot be compared");
-      return false;
+    if (const absl::Status status =
+            rewrite::CheckCanSearch(graph, context.analyses(), kMaxNodes);
+        !status.ok()) {
+      return context.LeaveAsIs(status);
     }
     Graph changed = graph.Clone();
     std::vector<std::string> names;
@@ -181,34 +163,30 @@ class Rematerialize final : public pass::Pass {
   }
 
   absl::Status RepeatAll(Graph& graph, std::vector<std::string>* names) const {
-    ASSIGN_OR_RETURN(Outlook now, LookAhead(graph));
+    ASSIGN_OR_RETURN(rewrite::BareRun now, rewrite::RunBare(graph));
     int attempts = 0;
     while (true) {
-      std::optional<Graph> best;
-      Outlook best_outlook;
-      const Waiting* best_waiting = nullptr;
-      for (const Waiting& waiting : now.waiting) {
+      bool repeated = false;
+      for (const Waiting& waiting : FindWaiting(graph, now)) {
         if (++attempts > kMaxAttempts) return absl::OkStatus();
         Graph changed = graph.Clone();
         Repeat(changed, waiting);
-        ASSIGN_OR_RETURN(Outlook then, LookAhead(changed));
+        ASSIGN_OR_RETURN(rewrite::BareRun then, rewrite::RunBare(changed));
         if (then.peak_bytes > now.peak_bytes ||
             (then.peak_bytes == now.peak_bytes &&
              then.sum_bytes >= now.sum_bytes)) {
           continue;
         }
-        best = std::move(changed);
-        best_outlook = std::move(then);
-        best_waiting = &waiting;
+        names->push_back(
+            absl::StrCat(Printable(graph.value(waiting.value).name), " (",
+                         FormatBytes(waiting.size_bytes), ") again for ",
+                         Printable(graph.DisplayName(waiting.later.front()))));
+        graph = std::move(changed);
+        now = std::move(then);
+        repeated = true;
         break;
       }
-      if (!best.has_value()) return absl::OkStatus();
-      names->push_back(absl::StrCat(
-          Printable(graph.value(best_waiting->value).name), " (",
-          FormatBytes(best_waiting->size_bytes), ") again for ",
-          Printable(graph.DisplayName(best_waiting->later.front()))));
-      graph = *std::move(best);
-      now = std::move(best_outlook);
+      if (!repeated) return absl::OkStatus();
     }
   }
 
@@ -284,32 +262,14 @@ class Rematerialize final : public pass::Pass {
     return copies[waiting.value];
   }
 
-  absl::StatusOr<Outlook> LookAhead(const Graph& graph) const {
-    analysis::AnalysisManager analyses(&graph);
-    const analysis::RuntimeOptions options = rewrite::RewriteOptions();
-    ASSIGN_OR_RETURN(
-        const RuntimeBlock block,
-        BuildRuntimeBlock(graph, analyses, ir::kMainBlock, options));
-    const std::vector<int32_t> order = RunOrder(block, options.execution_order);
-    const analysis::BufferPlan plan = PlanBuffers(block, order, options);
-    const std::vector<int64_t> bytes =
-        ProfileBare(block, order, plan).during_bytes;
-    Outlook out;
-    size_t peak_at = 0;
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      out.sum_bytes = SaturatingAdd(out.sum_bytes, bytes[i]);
-      if (bytes[i] <= out.peak_bytes) continue;
-      out.peak_bytes = bytes[i];
-      peak_at = i;
-    }
-    FindWaiting(graph, block, order, plan, peak_at, &out);
-    return out;
-  }
-
-  void FindWaiting(const Graph& graph, const RuntimeBlock& block,
-                   const std::vector<int32_t>& order,
-                   const analysis::BufferPlan& plan, size_t peak_at,
-                   Outlook* out) const {
+  // The largest first.
+  std::vector<Waiting> FindWaiting(const Graph& graph,
+                                   const rewrite::BareRun& run) const {
+    const RuntimeBlock& block = run.block;
+    const std::vector<int32_t>& order = run.order;
+    const analysis::BufferPlan& plan = run.plan;
+    const auto peak_at = static_cast<size_t>(std::max(run.peak_at, 0));
+    std::vector<Waiting> found;
     std::vector<size_t> made(block.values.size());
     std::vector<std::vector<size_t>> reads(block.values.size());
     std::vector<bool> busy(block.values.size());  // by buffer: at the peak
@@ -367,12 +327,13 @@ class Rematerialize final : public pass::Pass {
                reads[At(at)].back() >= first_later;
       };
       waiting.again = Chain(graph, value.id, lives);
-      if (!waiting.again.empty()) out->waiting.push_back(std::move(waiting));
+      if (!waiting.again.empty()) found.push_back(std::move(waiting));
     }
-    std::stable_sort(out->waiting.begin(), out->waiting.end(),
+    std::stable_sort(found.begin(), found.end(),
                      [](const Waiting& a, const Waiting& b) {
                        return a.size_bytes > b.size_bytes;
                      });
+    return found;
   }
 
   static bool IsCheap(const Graph& graph, NodeId id) {

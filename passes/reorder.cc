@@ -68,13 +68,10 @@ class Reorder final : public pass::Pass {
   absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
     ASSIGN_OR_RETURN(const analysis::Timeline* timeline,
                      context.analyses().Get<analysis::Timeline>());
-    ASSIGN_OR_RETURN(const MemoryProfile* profile,
-                     context.analyses().Get<MemoryProfile>());
-    if (!profile->complete()) {
-      context.Remark(
-          "left as it is: sizes of some tensors are unknown, so that a peak "
-          "cannot be compared");
-      return false;
+    if (const absl::Status status =
+            rewrite::CheckSizesKnown(context.analyses());
+        !status.ok()) {
+      return context.LeaveAsIs(status);
     }
     // The innermost graphs first: their peaks are part of the outer ones'.
     std::vector<BlockId> blocks(timeline->blocks().rbegin(),

@@ -60,24 +60,16 @@ class Split final : public pass::Pass {
   absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
     if (const absl::Status status = rewrite::CheckCanBuild(graph);
         !status.ok()) {
-      context.Remark(absl::StrCat("left as it is: ", status.message()));
-      return false;
+      return context.LeaveAsIs(status);
     }
     if (force_ > 0) return Force(graph, context);
-    if (graph.num_nodes() > kMaxNodes) {
-      context.Remark(
-          absl::StrCat("left as it is: the search is for graphs of up to ",
-                       kMaxNodes, " nodes, this one has ", graph.num_nodes()));
-      return false;
+    if (const absl::Status status =
+            rewrite::CheckCanSearch(graph, context.analyses(), kMaxNodes);
+        !status.ok()) {
+      return context.LeaveAsIs(status);
     }
     ASSIGN_OR_RETURN(const MemoryProfile* profile,
                      context.analyses().Get<MemoryProfile>());
-    if (!profile->complete()) {
-      context.Remark(
-          "left as it is: sizes of some tensors are unknown, so that a peak "
-          "cannot be compared");
-      return false;
-    }
     ASSIGN_OR_RETURN(const analysis::RuntimePrediction now,
                      rewrite::PredictForRewrite(graph));
     const int64_t before = now.peak_first_bytes;

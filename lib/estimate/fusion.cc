@@ -165,6 +165,17 @@ std::optional<Fusion> MatchSilu(const Matcher& m, NodeId sigmoid) {
                 .name = "Silu"};
 }
 
+// A product and a sum with weights behind `last`, as far as they are there.
+void AddAffine(const Matcher& m, NodeId last, Fusion* fusion) {
+  for (absl::string_view op : {"Mul", "Add"}) {
+    const NodeId next = m.only_user(last);
+    if (m.op(next) != op || !m.is_constant(m.other(next, m.result(last))))
+      break;
+    fusion->nodes.push_back(next);
+    last = next;
+  }
+}
+
 // Reshape, InstanceNormalization, Reshape, Mul and Add with weights.
 std::optional<Fusion> MatchGroupNorm(const Matcher& m, NodeId norm) {
   const NodeId before = m.producer(m.operand(norm, 0));
@@ -177,14 +188,7 @@ std::optional<Fusion> MatchGroupNorm(const Matcher& m, NodeId norm) {
                 .nodes = {before, norm, after},
                 .saved = {m.operand(before, 0)},
                 .name = "GroupNorm"};
-  NodeId last = after;
-  for (absl::string_view op : {"Mul", "Add"}) {
-    const NodeId next = m.only_user(last);
-    if (m.op(next) != op || !m.is_constant(m.other(next, m.result(last))))
-      break;
-    fusion.nodes.push_back(next);
-    last = next;
-  }
+  AddAffine(m, after, &fusion);
   return fusion;
 }
 
@@ -215,14 +219,7 @@ std::optional<Fusion> MatchLayerNorm(const Matcher& m, NodeId sqrt) {
                 .nodes = {mean, sub, square, variance, add, sqrt, div},
                 .saved = {x},
                 .name = "LayerNorm"};
-  NodeId last = div;
-  for (absl::string_view op : {"Mul", "Add"}) {
-    const NodeId next = m.only_user(last);
-    if (m.op(next) != op || !m.is_constant(m.other(next, m.result(last))))
-      break;
-    fusion.nodes.push_back(next);
-    last = next;
-  }
+  AddAffine(m, div, &fusion);
   return fusion;
 }
 

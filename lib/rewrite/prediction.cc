@@ -1,7 +1,7 @@
 #include "onnx_memopt/rewrite/prediction.h"
 
 #include "absl/strings/str_cat.h"
-#include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/time_model.h"
 #include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/format.h"
@@ -14,6 +14,25 @@ constexpr double kWorth = 0.97;
 constexpr int64_t kSlackBytes = 64 << 10;
 
 }  // namespace
+
+absl::Status CheckSizesKnown(analysis::AnalysisManager& analyses) {
+  ASSIGN_OR_RETURN(const analysis::MemoryProfile* profile,
+                   analyses.Get<analysis::MemoryProfile>());
+  if (profile->complete()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "sizes of some tensors are unknown, so that a peak cannot be compared");
+}
+
+absl::Status CheckCanSearch(const ir::Graph& graph,
+                            analysis::AnalysisManager& analyses,
+                            size_t max_nodes) {
+  if (graph.num_nodes() > max_nodes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the search is for graphs of up to ", max_nodes,
+                     " nodes, this one has ", graph.num_nodes()));
+  }
+  return CheckSizesKnown(analyses);
+}
 
 analysis::RuntimeOptions RewriteOptions() {
   return {.threads = 2,

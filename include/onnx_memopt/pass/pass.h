@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
@@ -55,6 +56,9 @@ class PassContext {
   analysis::AnalysisManager& analyses() { return *analyses_; }
 
   void Remark(absl::string_view text) { remarks_.emplace_back(text); }
+  // What Run returns where the pass does not apply, as kFailedPrecondition
+  // says: the reason is a remark. Of any other error, the error.
+  absl::StatusOr<bool> LeaveAsIs(const absl::Status& why);
   std::vector<std::string>& remarks() { return remarks_; }
 
  private:

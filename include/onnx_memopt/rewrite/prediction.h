@@ -5,14 +5,25 @@
 #ifndef ONNX_MEMOPT_REWRITE_PREDICTION_H_
 #define ONNX_MEMOPT_REWRITE_PREDICTION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "onnx_memopt/analysis/analysis_manager.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/ir/graph.h"
 
 namespace onnx_memopt::rewrite {
+
+// kFailedPrecondition, with the reason, where a size is unknown, so that peaks
+// cannot be compared.
+absl::Status CheckSizesKnown(analysis::AnalysisManager& analyses);
+// The same of a graph with more than `max_nodes`, too.
+absl::Status CheckCanSearch(const ir::Graph& graph,
+                            analysis::AnalysisManager& analyses,
+                            size_t max_nodes);
 
 // ONNX Runtime with default options and two threads, constants folded, without
 // the pages of mapped weights, which lie the same before and after.

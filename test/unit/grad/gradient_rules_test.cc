@@ -2,9 +2,6 @@
 // docs/gradients.md, which lists it. To write that file anew:
 //
 //   ONNX_MEMOPT_UPDATE_DOCS=1 build/release/test/gradient_rules_test
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "onnx_memopt/grad/rules.h"
 #include "onnx_memopt/ir/op_info.h"
+#include "support/docs_page.h"
 
 namespace onnx_memopt::grad {
 namespace {
@@ -97,18 +95,7 @@ std::string RenderTable() {
 }
 
 TEST(GradientRulesTest, DocsListTheTable) {
-  const std::string wanted = RenderTable();
-  if (std::getenv("ONNX_MEMOPT_UPDATE_DOCS") != nullptr) {
-    std::ofstream out(kDocs, std::ios::binary);
-    out << wanted;
-    ASSERT_TRUE(out.flush().good()) << "cannot write " << kDocs;
-  }
-  std::ifstream in(kDocs, std::ios::binary);
-  std::ostringstream found;
-  found << in.rdbuf();
-  EXPECT_TRUE(found.str() == wanted)
-      << kDocs << " is out of date: run this test with "
-      << "ONNX_MEMOPT_UPDATE_DOCS=1 at the top of the repository";
+  testing::ExpectPage(kDocs, RenderTable());
 }
 
 }  // namespace

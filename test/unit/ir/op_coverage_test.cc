@@ -4,10 +4,7 @@
 //   ONNX_MEMOPT_UPDATE_DOCS=1 build/release/test/op_coverage_test
 #include <array>
 #include <cstdint>
-#include <cstdlib>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +19,7 @@
 #include "onnx_memopt/ir/flow_rules.h"
 #include "onnx_memopt/ir/op_info.h"
 #include "onnx_memopt/ir/shape_rules.h"
+#include "support/docs_page.h"
 
 namespace onnx_memopt::ir {
 namespace {
@@ -400,18 +398,7 @@ std::string RenderTable() {
 }
 
 TEST(OpCoverageTest, DocsListTheTable) {
-  const std::string wanted = RenderTable();
-  if (std::getenv("ONNX_MEMOPT_UPDATE_DOCS") != nullptr) {
-    std::ofstream out(kDocs, std::ios::binary);
-    out << wanted;
-    ASSERT_TRUE(out.flush().good()) << "cannot write " << kDocs;
-  }
-  std::ifstream in(kDocs, std::ios::binary);
-  std::ostringstream found;
-  found << in.rdbuf();
-  EXPECT_TRUE(found.str() == wanted)
-      << kDocs << " is out of date: run this test with "
-      << "ONNX_MEMOPT_UPDATE_DOCS=1 at the top of the repository";
+  testing::ExpectPage(kDocs, RenderTable());
 }
 
 }  // namespace
