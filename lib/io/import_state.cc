@@ -14,7 +14,6 @@ void ImportState::Reserve(const onnx::GraphProto& proto) {
   for (const onnx::NodeProto& node : proto.node()) {
     values += static_cast<size_t>(node.output_size());
   }
-  graph.Reserve(nodes, values, weights);
   node_sources.reserve(nodes);
   stated_types.reserve(values);
   weight_protos.reserve(weights);

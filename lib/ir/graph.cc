@@ -10,13 +10,6 @@
 
 namespace onnx_memopt::ir {
 
-void Graph::Reserve(size_t nodes, size_t values, size_t weights) {
-  nodes_.reserve(nodes);
-  erased_.reserve(nodes);
-  values_.reserve(values);
-  weights_.reserve(weights);
-}
-
 BlockId Graph::AddBlock(Block block) {
   blocks_.push_back(std::move(block));
   return BlockId(static_cast<uint32_t>(blocks_.size() - 1));

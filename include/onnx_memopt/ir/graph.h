@@ -128,8 +128,9 @@ class Graph {
   Value& mutable_value(ValueId id) { return values_[Index(id)]; }
   Block& mutable_block(BlockId id) { return blocks_[Index(id)]; }
 
-  // Building. Makes room for so many of each; more can be added all the same.
-  void Reserve(size_t nodes, size_t values, size_t weights);
+  // Building. References to nodes, values, blocks and weights stay good while
+  // others are added.
+  //
   // A new node is not in its block's schedule until it is put there.
   BlockId AddBlock(Block block);
   NodeId AddNode(Node node);
@@ -175,10 +176,11 @@ class Graph {
  private:
   Graph(const Graph&) = default;
 
-  std::vector<Node> nodes_;
-  std::vector<Value> values_;
-  std::vector<Block> blocks_;
-  std::vector<Weight> weights_;
+  // Deques, so that a reference to one stays good while others are added.
+  std::deque<Node> nodes_;
+  std::deque<Value> values_;
+  std::deque<Block> blocks_;
+  std::deque<Weight> weights_;
   std::vector<bool> erased_;
   std::shared_ptr<std::deque<std::string>> owned_bytes_;
 };
