@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "onnx_memopt/grad/checkpoint.h"
-#include "onnx_memopt/grad/training_step.h"
+#include "onnx_memopt/grad/recomputed_segment.h"
+#include "onnx_memopt/grad/step_options.h"
 #include "onnx_memopt/options.h"
 
 namespace onnx_memopt {
@@ -58,6 +58,12 @@ struct TrainOptions {
   std::function<void(const std::string& phase)> progress;
 };
 
+// One point of the curve of budget against added time.
+struct BudgetPoint {
+  int64_t peak_bytes = 0;
+  double added_time = 0;  // as a part of the step's
+};
+
 struct TrainResult {
   size_t parameters = 0;  // tensors
   int64_t parameter_elements = 0;
@@ -72,7 +78,7 @@ struct TrainResult {
   int64_t peak_steady_bytes = -1;
   std::vector<grad::RecomputedSegment> segments;
   double overhead = 0;  // of the segments: added time, as a part of the step's
-  std::vector<grad::CheckpointPoint> curve;  // of kOptimal
+  std::vector<BudgetPoint> curve;  // of kOptimal
   std::vector<std::string> frozen;
   std::vector<std::string> notes;
   std::vector<std::string> outputs;  // files that were written

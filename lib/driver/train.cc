@@ -11,6 +11,7 @@
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/grad/checkpoint.h"
 #include "onnx_memopt/grad/node_order.h"
+#include "onnx_memopt/grad/training_step.h"
 #include "onnx_memopt/io/export.h"
 #include "onnx_memopt/io/import.h"
 #include "onnx_memopt/io/loaded_model.h"
@@ -99,8 +100,7 @@ class Run {
     Describe(info, before);
     RETURN_IF_ERROR(Predict());
     Progress("writing");
-    ASSIGN_OR_RETURN(const onnx::ModelProto proto, io::Export(*model_, graph_,
-                                {.bind_inputs = graph_.sizes_are_bound}));
+    ASSIGN_OR_RETURN(const onnx::ModelProto proto, io::Export(*model_, graph_));
     RETURN_IF_ERROR(Save(proto, options_.output));
     if (options_.initial_state.empty()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const onnx::ModelProto state, InitialState(info));
@@ -131,7 +131,9 @@ class Run {
             grad::SearchCheckpoints(info, graph_, early, [&](ir::Graph& trial) {
               return Order(info, trial);
             }));
-        result_.curve = search.curve;
+        for (const grad::CheckpointPoint& point : search.curve) {
+          result_.curve.push_back({point.peak_bytes, point.overhead});
+        }
         ASSIGN_OR_RETURN(chosen, ChoosePoint(search));
         break;
       }

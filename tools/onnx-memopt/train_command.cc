@@ -17,7 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "onnx-memopt/arguments.h"
-#include "onnx-memopt/write_text.h"
+#include "onnx-memopt/write_json.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 #include "onnx_memopt/train.h"
@@ -326,9 +326,10 @@ void Print(const TrainResult& result, std::ostream& out) {
     out << "added time  " << absl::StrFormat("%.1f %%", 100 * result.overhead)
         << ", as modelled\n";
   }
-  for (const grad::CheckpointPoint& point : result.curve) {
+  for (const BudgetPoint& point : result.curve) {
     out << "possible    " << FormatBytes(point.peak_bytes) << " at "
-        << absl::StrFormat("%.1f %%", 100 * point.overhead) << " added time\n";
+        << absl::StrFormat("%.1f %%", 100 * point.added_time)
+        << " added time\n";
   }
   for (const std::string& name : result.frozen) {
     out << "frozen: \"" << Printable(name) << "\"\n";
@@ -362,9 +363,9 @@ std::string ToJson(const TrainResult& result) {
   }
   json["added_time"] = result.overhead;
   json["curve"] = nlohmann::ordered_json::array();
-  for (const grad::CheckpointPoint& point : result.curve) {
+  for (const BudgetPoint& point : result.curve) {
     json["curve"].push_back(
-        {{"peak_bytes", point.peak_bytes}, {"added_time", point.overhead}});
+        {{"peak_bytes", point.peak_bytes}, {"added_time", point.added_time}});
   }
   json["frozen"] = result.frozen;
   json["notes"] = result.notes;
@@ -378,7 +379,7 @@ std::string ToJson(const TrainResult& result) {
 
 int RunTrain(int argc, char** argv) {
   Parser parser;
-  if (const auto code = parser.Parse(argc, argv)) return *code;
+  if (const auto code = parser.Parse(argc - 1, argv + 1)) return *code;
   const TrainArguments arguments = parser.Take();
   absl::StatusOr<TrainResult> result =
       Train(arguments.model, arguments.options);
@@ -389,7 +390,7 @@ int RunTrain(int argc, char** argv) {
                : kExitModelError;
   }
   if (!arguments.json.empty()) {
-    const absl::Status status = WriteText(arguments.json, ToJson(*result));
+    const absl::Status status = WriteJson(arguments.json, ToJson(*result));
     if (!status.ok()) {
       std::cerr << "error: " << status.message() << "\n";
       return kExitModelError;

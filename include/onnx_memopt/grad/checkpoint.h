@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "onnx_memopt/grad/recomputed_segment.h"
 #include "onnx_memopt/grad/training_step.h"
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/ir/op_info.h"
@@ -36,14 +37,6 @@ struct CheckpointOptions {
   // Where a segment is made again: as early in the file as it can be, for
   // runtimes that go depth first, or right before it is read.
   bool early = true;
-};
-
-struct RecomputedSegment {
-  std::string first;  // node names
-  std::string last;
-  size_t nodes = 0;
-  int64_t bytes = 0;   // that need not be kept
-  double seconds = 0;  // by a model of time: arithmetic or traffic
 };
 
 struct CheckpointResult {

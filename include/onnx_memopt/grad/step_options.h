@@ -1,0 +1,64 @@
+// What a training step computes: loss, optimizer, parameters.
+//
+//   StepOptions options{.loss = Loss::kMeanSquaredError,
+//                       .optimizer = Optimizer::kAdamW};
+#ifndef ONNX_MEMOPT_GRAD_STEP_OPTIONS_H_
+#define ONNX_MEMOPT_GRAD_STEP_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace onnx_memopt::grad {
+
+enum class Loss : uint8_t {
+  // Mean over all positions of the cross-entropy of the output's last axis;
+  // "target" holds classes, int64, with the output's other axes.
+  kCrossEntropy,
+  // Mean of the squared difference from "target".
+  kMeanSquaredError,
+  // The output is the loss: one number. There is no "target".
+  kOutput,
+};
+
+enum class Optimizer : uint8_t {
+  kNone,  // no updates: the results are the gradients, "PARAMETER.grad"
+  kSgd,
+  kMomentum,
+  kAdam,
+  kAdamW,  // Adam with the weight decay beside the gradient, not in it
+};
+
+struct StepOptions {
+  Loss loss = Loss::kCrossEntropy;
+  // Which output the loss is of; may be empty if the model has only one of a
+  // floating-point type.
+  std::string output;
+  // Class that is left out of the mean.
+  std::optional<int64_t> ignore_index;
+
+  Optimizer optimizer = Optimizer::kSgd;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  // The gradients are scaled down together where their norm is larger. All of
+  // them are held until the norm is known.
+  std::optional<double> clip_norm;
+  // Each element of a gradient is cut to [-clip_value, clip_value].
+  std::optional<double> clip_value;
+
+  // Patterns of names with "*" and "?". `train` adds what is left out by
+  // default; `freeze` wins.
+  std::vector<std::string> train;
+  std::vector<std::string> freeze;
+  // Gradients are results too.
+  bool gradients = false;
+};
+
+}  // namespace onnx_memopt::grad
+
+#endif  // ONNX_MEMOPT_GRAD_STEP_OPTIONS_H_
