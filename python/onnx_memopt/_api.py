@@ -286,7 +286,7 @@ def session_options(report: Report) -> Any:
             "enable_cpu_mem_arena", "enable_mem_pattern", "enable_mem_reuse",
             "execution_order")}
     try:
-        import onnxruntime  # type: ignore[import-not-found, unused-ignore]
+        import onnxruntime
     except ImportError:
         return values
     options = onnxruntime.SessionOptions()
