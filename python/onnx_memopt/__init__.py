@@ -13,9 +13,11 @@ onnx, onnxruntime nor torch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+# Importing typing would take most of this package's time.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from onnx_memopt._api import (EstimateReport, analyze, estimate, optimize,
                                   session_options, train_step, verify)
     from onnx_memopt._core import Report, TrainReport

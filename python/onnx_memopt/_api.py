@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from onnx_memopt import _core
@@ -155,6 +153,7 @@ def train_step(model: Model, *, output: PathLike | None = None,
         return _like(model, options.output), report
     if output is not None:
         raise OptionError("output: a model in memory comes back in memory")
+    import tempfile
     with tempfile.TemporaryDirectory(prefix="onnx-memopt-") as folder:
         options.output = os.path.join(folder, "step.onnx")
         with source.as_file() as path:
@@ -163,7 +162,8 @@ def train_step(model: Model, *, output: PathLike | None = None,
         if os.path.exists(options.output + ".data"):
             raise OptionError("the step has weights of its own outside the "
                               "model; give the path of the model's file")
-        result: Model = source.back(Path(options.output).read_bytes())
+        with open(options.output, "rb") as file:
+            result: Model = source.back(file.read())
     return result, report
 
 
@@ -338,6 +338,10 @@ def _beside(path: str, word: str = "memopt") -> str:
 
 def _like(model: Model, path: str) -> Model:
     """A path of the kind that was given."""
-    result: Any = path if isinstance(model, str) else Path(path)
+    if isinstance(model, str):
+        result: Any = path
+    else:
+        from pathlib import Path
+        result = Path(path)
     typed: Model = result
     return typed

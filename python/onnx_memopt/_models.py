@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Callable
@@ -40,6 +39,7 @@ class Source:
         if self.data is None:
             yield self.path
             return
+        import tempfile
         with tempfile.TemporaryDirectory(prefix="onnx-memopt-") as folder:
             path = os.path.join(folder, "model.onnx")
             with open(path, "wb") as file:

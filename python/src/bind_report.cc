@@ -65,8 +65,7 @@ void BindPeaks(nb::module_& m) {
               "With every activation at a fixed offset.")
       .def_ro("total_bytes", &ReportPeak::total_bytes,
               "Weights, inputs and the packed peak.")
-      .def_ro("peak_step", &ReportPeak::peak_step,
-              "-1: nothing is allocated.")
+      .def_ro("peak_step", &ReportPeak::peak_step, "-1: nothing is allocated.")
       .def_prop_ro("peak_node", Text(&ReportPeak::peak_node))
       .def_prop_ro("peak_op", Text(&ReportPeak::peak_op))
       .def_ro("runtime_bare", &ReportPeak::runtime_bare,
@@ -95,7 +94,8 @@ void BindPeaks(nb::module_& m) {
                    Text(&ReportSessionOptions::disabled_optimizers),
                    "For InferenceSession(disabled_optimizers=...).")
       .def_ro("peaks", &ReportSessionOptions::peaks);
-  nb::class_<ReportSweepPoint>(m, "SweepPoint", "One point of a sweep over dims.")
+  nb::class_<ReportSweepPoint>(m, "SweepPoint",
+                               "One point of a sweep over dims.")
       .def_ro("dims", &ReportSweepPoint::dims)
       .def_ro("weights_bytes", &ReportSweepPoint::weights_bytes)
       .def_ro("before", &ReportSweepPoint::before)
@@ -200,9 +200,9 @@ void BindForms(nb::class_<Report>& report) {
              return ToPython(absl::StrCat(
                  "<onnx_memopt.Report of ", r.model.path, ": live peak ",
                  FormatBytes(r.before.live_peak_bytes),
-                 r.after ? absl::StrCat(" -> ",
-                                        FormatBytes(peak.live_peak_bytes))
-                         : "",
+                 r.after
+                     ? absl::StrCat(" -> ", FormatBytes(peak.live_peak_bytes))
+                     : "",
                  ">"));
            })
       .def("_repr_html_",
@@ -239,6 +239,8 @@ void BindReport(nb::module_& m) {
               "Those that were compared, the defaults first.")
       .def_prop_ro("recommended_session", &Recommended,
                    nb::rv_policy::reference_internal,
+                   nb::for_getter(nb::sig("def recommended_session(self) -> "
+                                          "SessionOptionsReport | None")),
                    "The best of them; None in a report from JSON without.")
       .def_ro("tensors", &Report::tensors)
       .def_ro("nodes", &Report::nodes)

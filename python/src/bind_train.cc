@@ -52,19 +52,21 @@ void SetLoss(TrainOptions& options, const std::string& text) {
 
 void SetOptimizer(TrainOptions& options, const std::string& text) {
   using grad::Optimizer;
-  options.step.optimizer = Choose<Optimizer>({{"sgd", Optimizer::kSgd},
-                                              {"momentum", Optimizer::kMomentum},
-                                              {"adam", Optimizer::kAdam},
-                                              {"adamw", Optimizer::kAdamW},
-                                              {"none", Optimizer::kNone}},
-                                             text, "optimizer");
+  options.step.optimizer =
+      Choose<Optimizer>({{"sgd", Optimizer::kSgd},
+                         {"momentum", Optimizer::kMomentum},
+                         {"adam", Optimizer::kAdam},
+                         {"adamw", Optimizer::kAdamW},
+                         {"none", Optimizer::kNone}},
+                        text, "optimizer");
 }
 
 void SetCheckpoints(TrainOptions& options, const std::string& text) {
-  options.checkpoints = Choose<Checkpoints>({{"none", Checkpoints::kNone},
-                                             {"sqrt", Checkpoints::kSqrt},
-                                             {"optimal", Checkpoints::kOptimal}},
-                                            text, "checkpoint");
+  options.checkpoints =
+      Choose<Checkpoints>({{"none", Checkpoints::kNone},
+                           {"sqrt", Checkpoints::kSqrt},
+                           {"optimal", Checkpoints::kOptimal}},
+                          text, "checkpoint");
 }
 
 void SetOrder(TrainOptions& options, const std::string& text) {
@@ -79,11 +81,11 @@ void SetExternalData(TrainOptions& options, const std::string& text) {
 
 // A property of `options.step`.
 template <typename Field>
-auto Getter(Field grad::StepOptions::*field) {
+auto Getter(Field grad::StepOptions::* field) {
   return [field](const TrainOptions& options) { return options.step.*field; };
 }
 template <typename Field>
-auto Setter(Field grad::StepOptions::*field) {
+auto Setter(Field grad::StepOptions::* field) {
   return [field](TrainOptions& options, Field value) {
     options.step.*field = std::move(value);
   };
@@ -174,11 +176,11 @@ void BindTrain(nb::module_& module) {
         const auto text = [](int64_t bytes) {
           return bytes < 0 ? std::string("unknown") : FormatBytes(bytes);
         };
-        return ToPython(absl::StrCat(
-            "<onnx_memopt.TrainReport: ", r.parameters, " parameters, ",
-            FormatBytes(r.parameter_bytes), "; saved for backward ",
-            text(r.saved_bytes), "; predicted peak ",
-            text(r.peak_steady_bytes), ">"));
+        return ToPython(
+            absl::StrCat("<onnx_memopt.TrainReport: ", r.parameters,
+                         " parameters, ", FormatBytes(r.parameter_bytes),
+                         "; saved for backward ", text(r.saved_bytes),
+                         "; predicted peak ", text(r.peak_steady_bytes), ">"));
       });
   module.def(
       "train_step",

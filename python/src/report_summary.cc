@@ -58,14 +58,13 @@ class Summary {
                     "</th>", Cell(FormatBytes(before)));
     if (after) {
       absl::StrAppend(&html_, Cell(FormatBytes(*after)));
-      const double change =
-          before == 0 ? 0
-                      : 100 * static_cast<double>(*after - before) /
-                            static_cast<double>(before);
-      absl::StrAppend(&html_,
-                      Cell(*after == before
-                               ? std::string()
-                               : absl::StrFormat("%+.1f %%", change)));
+      const double change = before == 0
+                                ? 0
+                                : 100 * static_cast<double>(*after - before) /
+                                      static_cast<double>(before);
+      absl::StrAppend(
+          &html_, Cell(*after == before ? std::string()
+                                        : absl::StrFormat("%+.1f %%", change)));
     }
     absl::StrAppend(&html_, "</tr>");
   }

@@ -28,7 +28,7 @@ inline StrList ToPython(const std::vector<std::string>& texts) {
 
 // A getter for a property that is text, or a list of texts.
 template <typename Class, typename Field>
-auto Text(Field Class::*field) {
+auto Text(Field Class::* field) {
   return [field](const Class& object) { return ToPython(object.*field); };
 }
 

@@ -18,13 +18,15 @@ ERRORS = ("Error", "ModelError", "OptionError", "BudgetError", "VerifyError",
 def function_section(name: str) -> list[str]:
     function = getattr(onnx_memopt, name)
     signature = inspect.signature(function)
-    parameters = [str(parameter).replace("'", "")
-                  for parameter in signature.parameters.values()]
+    parameters = [
+        f"{p.name}: {p.annotation}" + ("" if p.default is p.empty
+                                       else f" = {p.default!r}")
+        for p in signature.parameters.values()]
     keyword_only = [p.kind is p.KEYWORD_ONLY
                     for p in signature.parameters.values()]
     if any(keyword_only):
         parameters.insert(keyword_only.index(True), "*")
-    returned = str(signature.return_annotation).replace("'", "")
+    returned = signature.return_annotation
     lines = ["", f"### {name}", "", "```text", f"{name}("]
     lines += [f"    {parameter}," for parameter in parameters]
     lines += [f") -> {returned}", "```", ""]

@@ -86,7 +86,7 @@ def test_an_estimate():
             == pytest.approx(one["activation_bytes_a_sample"], rel=0.05))
     assert eight["max_batch"] > 8 and eight["fits_budget"]
     assert "total_bytes" in dict(one) and len(one) == len(list(one))
-    assert "weights" in str(one) and "<pre>" in one._repr_html_()
+    assert "needs" in str(one) and "<pre>" in one._repr_html_()
     with pytest.raises(onnx_memopt.OptionError, match="9"):
         onnx_memopt.estimate(model, zero=9)
     with pytest.raises(onnx_memopt.OptionError, match="no dimension"):
