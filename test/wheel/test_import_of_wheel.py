@@ -15,7 +15,7 @@ TEXT = '<ir_version: 8, opset_import: ["" : 18]>\n' \
 
 
 def run(code, *arguments, **options):
-    """In a Python that has nothing but the wheel, its -X importtime off."""
+    """In a Python that has nothing but the wheel."""
     environment = {name: value for name, value in os.environ.items()
                    if name not in ("PYTHONPATH", "ONNX_MEMOPT_BIN_DIR")}
     return subprocess.run([sys.executable, "-c", code, *map(str, arguments)],
@@ -26,10 +26,10 @@ def run(code, *arguments, **options):
 def test_importing_loads_nothing_heavy_and_is_quick():
     done = run("""
 import sys, time, json
-begin = time.perf_counter()
+begin = time.process_time()
 import onnx_memopt
 onnx_memopt.optimize, onnx_memopt.Report
-seconds = time.perf_counter() - begin
+seconds = time.process_time() - begin
 print(json.dumps([seconds, [m for m in ("onnx", "onnxruntime", "torch", "numpy",
                                         "onnx_ir") if m in sys.modules]]))
 """)
@@ -37,7 +37,7 @@ print(json.dumps([seconds, [m for m in ("onnx", "onnxruntime", "torch", "numpy",
     seconds, loaded = json.loads(done.stdout)
     assert loaded == []
     # docs/python.md has the figure; this is for what would be another design.
-    assert seconds < 5
+    assert seconds < 1
 
 
 def test_it_works_without_onnx_and_onnxruntime(tmp_path):
