@@ -80,11 +80,12 @@ function(onnx_memopt_library name)
          ${tree}/onnx_memopt/${header} SYMBOLIC)
   endforeach()
   add_library(memopt_${name} STATIC ${arg_SOURCES})
-  target_include_directories(memopt_${name} PUBLIC ${tree})
+  target_include_directories(memopt_${name} PUBLIC $<BUILD_INTERFACE:${tree}>)
   # Headers beside the sources are private to the library.
   target_include_directories(memopt_${name} PRIVATE ${PROJECT_SOURCE_DIR}/lib)
   target_link_libraries(memopt_${name} PUBLIC ${arg_DEPS}
-                        PRIVATE ${arg_PRIVATE_DEPS} onnx_memopt_options)
+                        PRIVATE ${arg_PRIVATE_DEPS}
+                        $<BUILD_INTERFACE:onnx_memopt_options>)
   onnx_memopt_use_precompiled(memopt_${name} memopt_precompiled)
 endfunction()
 

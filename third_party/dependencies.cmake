@@ -2,6 +2,9 @@
 # their pinned versions and licences, and the script `dev` installs them.
 # Everything is SYSTEM: their headers give no warnings here.
 
+# Where ./dev puts ONNX; the presets say so too, a build of the wheel does not.
+list(APPEND CMAKE_PREFIX_PATH ${PROJECT_SOURCE_DIR}/build/deps/onnx)
+
 find_package(Threads REQUIRED)
 find_package(Protobuf 3.21 REQUIRED)
 find_package(absl REQUIRED)

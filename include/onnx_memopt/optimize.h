@@ -24,6 +24,13 @@ namespace onnx_memopt {
 absl::StatusOr<Report> Optimize(const std::string& path,
                                 const Options& options);
 
+// The same for a model in memory, a serialized ModelProto. External data is
+// looked for in options.external_dir, or else in the current folder. If
+// `output` is given and passes run, it is set to the rewritten model, which
+// refers to external data as the given one does; options.output is not used.
+absl::StatusOr<Report> OptimizeBytes(std::string model, const Options& options,
+                                     std::string* output);
+
 }  // namespace onnx_memopt
 
 #endif  // ONNX_MEMOPT_OPTIMIZE_H_

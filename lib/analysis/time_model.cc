@@ -48,7 +48,6 @@ class Builder {
   Builder(const ir::Graph& graph, const Timeline& timeline, const Sizes& sizes,
           const Cost& cost)
       : graph_(graph),
-        timeline_(timeline),
         sizes_(sizes),
         cost_(cost),
         bindings_(AssumedBindings(graph)),
@@ -271,7 +270,6 @@ class Builder {
   }
 
   const ir::Graph& graph_;
-  const Timeline& timeline_;
   const Sizes& sizes_;
   const Cost& cost_;
   const ir::Bindings bindings_;

@@ -57,14 +57,26 @@ class Run {
       : path_(path),
         options_(options),
         error_path_(path == "-" ? "stdin" : path) {}
+  Run(const std::string& name, std::string bytes, const Options& options,
+      std::string* output)
+      : path_(name),
+        bytes_(std::move(bytes)),
+        in_memory_(true),
+        memory_output_(output),
+        options_(options),
+        error_path_(name) {}
 
   absl::StatusOr<Report> Execute() {
     RETURN_IF_ERROR(PrepareOptions());
     Progress("reading");
+    const auto size_bytes = static_cast<int64_t>(bytes_.size());
     absl::StatusOr<std::shared_ptr<const io::LoadedModel>> loaded =
-        io::Load(path_, {.external_dir = options_.external_dir});
+        in_memory_ ? io::FromBytes(std::move(bytes_), options_.external_dir)
+                   : io::Load(path_, {.external_dir = options_.external_dir});
     if (!loaded.ok()) return WithPath(error_path_, loaded.status());
     model_ = *std::move(loaded);
+    report_.model.size_bytes =
+        in_memory_ ? size_bytes : model_->file_size_bytes();
     for (io::ImportOptions* options : {&checked_, &import_}) {
       RETURN_IF_ERROR(OptionError(NameInputShape(*model_, options)));
     }
@@ -176,7 +188,7 @@ class Run {
         ASSIGN_OR_RETURN(report_.budget,
                          BuildBudget(shown, analyses, *options_.budget_bytes));
       }
-      if (!options_.output.empty()) {
+      if (in_memory_ ? memory_output_ != nullptr : !options_.output.empty()) {
         Progress("writing");
         io::ExportOptions options;
         if (options_.annotate) {
@@ -184,7 +196,11 @@ class Run {
         }
         ASSIGN_OR_RETURN(const onnx::ModelProto proto,
                          io::Export(*model_, graph_, options));
-        RETURN_IF_ERROR(Write(proto));
+        if (in_memory_) {
+          ASSIGN_OR_RETURN(*memory_output_, io::SaveToString(proto, *model_));
+        } else {
+          RETURN_IF_ERROR(Write(proto));
+        }
       }
     }
     Progress("reporting");
@@ -215,7 +231,6 @@ class Run {
       }
     }
     report_.model.ir_version = proto.ir_version();
-    report_.model.size_bytes = model_->file_size_bytes();
     AnalysisManager analyses(&graph_);
     ASSIGN_OR_RETURN(const analysis::Timeline* timeline,
                      analyses.Get<analysis::Timeline>());
@@ -404,6 +419,9 @@ class Run {
   }
 
   const std::string& path_;
+  std::string bytes_;  // of a model in memory, until it is read
+  const bool in_memory_ = false;
+  std::string* const memory_output_ = nullptr;
   const Options& options_;
   std::string error_path_;     // the file that is being read or written
   io::ImportOptions import_;   // what is bound
@@ -421,6 +439,12 @@ class Run {
 absl::StatusOr<Report> Optimize(const std::string& path,
                                 const Options& options) {
   return Run(path, options).Execute();
+}
+
+absl::StatusOr<Report> OptimizeBytes(std::string model, const Options& options,
+                                     std::string* output) {
+  const std::string name = "<memory>";
+  return Run(name, std::move(model), options, output).Execute();
 }
 
 }  // namespace onnx_memopt

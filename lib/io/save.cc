@@ -80,6 +80,7 @@ class Saver {
         data_(NameOf(path) + ".data") {}
 
   absl::StatusOr<SaveResult> Run();
+  absl::StatusOr<std::string> ToString();
 
  private:
   absl::Status CollectExternal();
@@ -299,6 +300,17 @@ absl::StatusOr<SaveResult> Saver::Run() {
   return Write();
 }
 
+absl::StatusOr<std::string> Saver::ToString() {
+  RETURN_IF_ERROR(CollectExternal());
+  RETURN_IF_ERROR(Serialize());
+  std::string bytes;
+  bytes.reserve(static_cast<size_t>(spliced_.size_bytes));
+  for (absl::string_view segment : spliced_.segments) {
+    bytes.append(segment.data(), segment.size());
+  }
+  return bytes;
+}
+
 }  // namespace
 
 absl::StatusOr<SaveResult> Save(const onnx::ModelProto& skeleton,
@@ -306,6 +318,11 @@ absl::StatusOr<SaveResult> Save(const onnx::ModelProto& skeleton,
                                 const std::string& path,
                                 const SaveOptions& options) {
   return Saver(skeleton, source, path, options).Run();
+}
+
+absl::StatusOr<std::string> SaveToString(const onnx::ModelProto& skeleton,
+                                         const LoadedModel& source) {
+  return Saver(skeleton, source, "", {}).ToString();
 }
 
 }  // namespace onnx_memopt::io

@@ -13,7 +13,7 @@ from typing import Dict, List, NoReturn, Optional
 
 from onnx_memopt import __version__
 from onnx_memopt._verify_text import printable, to_text
-from onnx_memopt.verify import LEVELS, UsageError, VerifyError, verify
+from onnx_memopt._verify import LEVELS, UsageError, VerifyError, verify
 
 EXIT_OK = 0
 EXIT_MODEL_ERROR = 1  # a model, or reading and writing files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import List, Optional
 
-from onnx_memopt.verify import (Measurement, ModelResult, Output,
+from onnx_memopt._verify import (Measurement, ModelResult, Output,
                                 PredictedPeaks, VerifyResult)
 
 WIDTH = 80

@@ -15,7 +15,7 @@ import pytest
 from memopt_program import ROOT, memopt, save
 from onnx_memopt import _compare
 from onnx_memopt._verify_text import format_bytes, format_seconds, to_text
-from onnx_memopt.verify import verify
+from onnx_memopt._verify import verify
 from verify_program import (BRANCHES, DIFFERENT_BRANCHES, cli, one_error,
                             write)
 

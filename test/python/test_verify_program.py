@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from memopt_program import PROGRAM, ROOT, memopt, parse, save
-from onnx_memopt import verify as library
+from onnx_memopt import _verify as library
 from onnx_memopt._verify_text import to_text
-from onnx_memopt.verify import UsageError, VerifyError, verify
+from onnx_memopt._verify import UsageError, VerifyError, verify
 from verify_program import BRANCHES, LAUNCHER, cli, one_error, write
 
 

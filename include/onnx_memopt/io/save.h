@@ -56,6 +56,10 @@ absl::StatusOr<SaveResult> Save(const onnx::ModelProto& skeleton,
                                 const std::string& path,
                                 const SaveOptions& options);
 
+// The same in memory. External data stays where it is, by the same locations.
+absl::StatusOr<std::string> SaveToString(const onnx::ModelProto& skeleton,
+                                         const LoadedModel& source);
+
 }  // namespace onnx_memopt::io
 
 #endif  // ONNX_MEMOPT_IO_SAVE_H_

@@ -273,5 +273,28 @@ TEST_F(OptimizeTest, TwoRunsWriteTheSame) {
   EXPECT_EQ(ReadFile(Path("again.onnx")), first);
 }
 
+TEST_F(OptimizeTest, AModelInMemoryComesBackAsItsFileWould) {
+  const std::string path = Model(kBranches);
+  const Options options{.dims = {{"seq", {9}}}, .output = Path("out.onnx")};
+  const auto of_file = Optimize(path, options);
+  ASSERT_THAT(of_file, IsOk());
+  const std::string bytes = ReadFile(path);
+  std::string output;
+  const auto report = OptimizeBytes(bytes, {.dims = {{"seq", {9}}}}, &output);
+  ASSERT_THAT(report, IsOk());
+  EXPECT_EQ(output, ReadFile(Path("out.onnx")));
+  EXPECT_EQ(report->model.path, "<memory>");
+  EXPECT_EQ(report->model.sha256, of_file->model.sha256);
+  EXPECT_EQ(report->model.size_bytes, static_cast<int64_t>(bytes.size()));
+  EXPECT_THAT(report->outputs, IsEmpty());
+}
+
+TEST_F(OptimizeTest, BrokenBytesInMemoryAreAnError) {
+  std::string output = "as it was";
+  EXPECT_THAT(OptimizeBytes("no model", {}, &output),
+              StatusIs(kBadModel, StartsWith("<memory>: ")));
+  EXPECT_EQ(output, "as it was");
+}
+
 }  // namespace
 }  // namespace onnx_memopt

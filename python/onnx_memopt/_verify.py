@@ -1,7 +1,7 @@
 """Runs two models in ONNX Runtime and compares what they give and take.
 
-    from onnx_memopt.verify import verify
-    result = verify("model.onnx", "model.memopt.onnx", dims={"batch": 8})
+    import onnx_memopt
+    result = onnx_memopt.verify("model.onnx", "model.memopt.onnx", dims={"batch": 8})
     assert result.equal, result.max_relative_error
     print(result.after.default.steady_peak_bytes)
 
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from onnx_memopt import _compare
+from onnx_memopt._errors import Error
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -44,7 +45,7 @@ _MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536",
 _SCRIPT = Path(__file__).with_name("_measure.py")
 
 
-class VerifyError(Exception):
+class VerifyError(Error):
     """A model that cannot be run, or a file that cannot be read."""
 
     def __init__(self, file: str, reason: str) -> None:

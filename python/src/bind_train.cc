@@ -1,0 +1,200 @@
+// train_step and what it reports.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bindings.h"
+#include "errors.h"
+#include "interruptible.h"
+#include "onnx_memopt/support/format.h"
+#include "onnx_memopt/train.h"
+#include "text.h"
+
+namespace onnx_memopt::python {
+namespace {
+
+namespace nb = nanobind;
+
+std::optional<int64_t> Known(int64_t bytes) {
+  return bytes < 0 ? std::nullopt : std::optional(bytes);
+}
+
+template <typename Value>
+Value Choose(std::initializer_list<std::pair<const char*, Value>> choices,
+             const std::string& text, const char* option) {
+  std::string names;
+  for (const auto& [name, value] : choices) {
+    if (text == name) return value;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", name);
+  }
+  RaiseOptionError(absl::StrCat(option, ": expected one of ", names, ", not \"",
+                                Printable(text), "\""));
+}
+
+void SetLoss(TrainOptions& options, const std::string& text) {
+  using grad::Loss;
+  options.step.loss = Choose<Loss>({{"cross-entropy", Loss::kCrossEntropy},
+                                    {"mse", Loss::kMeanSquaredError},
+                                    {"output", Loss::kOutput}},
+                                   text, "loss");
+}
+
+void SetOptimizer(TrainOptions& options, const std::string& text) {
+  using grad::Optimizer;
+  options.step.optimizer =
+      Choose<Optimizer>({{"sgd", Optimizer::kSgd},
+                         {"momentum", Optimizer::kMomentum},
+                         {"adam", Optimizer::kAdam},
+                         {"adamw", Optimizer::kAdamW},
+                         {"none", Optimizer::kNone}},
+                        text, "optimizer");
+}
+
+void SetCheckpoints(TrainOptions& options, const std::string& text) {
+  options.checkpoints =
+      Choose<Checkpoints>({{"none", Checkpoints::kNone},
+                           {"sqrt", Checkpoints::kSqrt},
+                           {"optimal", Checkpoints::kOptimal}},
+                          text, "checkpoint");
+}
+
+void SetOrder(TrainOptions& options, const std::string& text) {
+  options.order = Choose<NodeOrder>(
+      {{"default", NodeOrder::kDefault}, {"file", NodeOrder::kFile}}, text,
+      "order");
+}
+
+void SetExternalData(TrainOptions& options, const std::string& text) {
+  options.external_data = ParseExternalData(text);
+}
+
+// A property of `options.step`.
+template <typename Field>
+auto Getter(Field grad::StepOptions::* field) {
+  return [field](const TrainOptions& options) { return options.step.*field; };
+}
+template <typename Field>
+auto Setter(Field grad::StepOptions::* field) {
+  return [field](TrainOptions& options, Field value) {
+    options.step.*field = std::move(value);
+  };
+}
+
+void BindOptions(nb::module_& module) {
+  using grad::StepOptions;
+  nb::class_<TrainOptions> options(module, "TrainOptions",
+                                   "What `train_step` is asked.");
+  options.def(nb::init<>())
+      .def("set_loss", &SetLoss)
+      .def("set_optimizer", &SetOptimizer)
+      .def("set_checkpoint", &SetCheckpoints)
+      .def("set_order", &SetOrder)
+      .def("set_external_data", &SetExternalData)
+      .def_rw("budget_bytes", &TrainOptions::budget_bytes, nb::arg().none())
+      .def_rw("dims", &TrainOptions::dims)
+      .def_rw("input_shapes", &TrainOptions::input_shapes)
+      .def_rw("output", &TrainOptions::output)
+      .def_rw("initial_state", &TrainOptions::initial_state)
+      .def_rw("external_dir", &TrainOptions::external_dir);
+  const auto step = [&](const char* name, auto field) {
+    options.def_prop_rw(name, Getter(field), Setter(field), nb::arg().none());
+  };
+  step("loss_output", &StepOptions::output);
+  step("ignore_index", &StepOptions::ignore_index);
+  step("momentum", &StepOptions::momentum);
+  step("nesterov", &StepOptions::nesterov);
+  step("beta1", &StepOptions::beta1);
+  step("beta2", &StepOptions::beta2);
+  step("epsilon", &StepOptions::epsilon);
+  step("weight_decay", &StepOptions::weight_decay);
+  step("clip_norm", &StepOptions::clip_norm);
+  step("clip_value", &StepOptions::clip_value);
+  step("train", &StepOptions::train);
+  step("freeze", &StepOptions::freeze);
+  step("gradients", &StepOptions::gradients);
+}
+
+}  // namespace
+
+void BindTrain(nb::module_& module) {
+  using grad::RecomputedSegment;
+  BindOptions(module);
+  nb::class_<RecomputedSegment>(
+      module, "RecomputedSegment",
+      "A part of the forward pass that the backward pass makes again.")
+      .def_prop_ro("first", Text(&RecomputedSegment::first))
+      .def_prop_ro("last", Text(&RecomputedSegment::last))
+      .def_ro("nodes", &RecomputedSegment::nodes)
+      .def_ro("bytes", &RecomputedSegment::bytes)
+      .def_ro("seconds", &RecomputedSegment::seconds);
+  nb::class_<BudgetPoint>(module, "BudgetPoint",
+                          "A point of the curve of budget against added time.")
+      .def_ro("peak_bytes", &BudgetPoint::peak_bytes)
+      .def_ro("added_time", &BudgetPoint::added_time);
+  nb::class_<TrainResult>(
+      module, "TrainReport",
+      "What a training step holds and takes. Bytes are None where a size is "
+      "unknown.")
+      .def_ro("parameters", &TrainResult::parameters, "Tensors.")
+      .def_ro("parameter_elements", &TrainResult::parameter_elements)
+      .def_ro("parameter_bytes", &TrainResult::parameter_bytes)
+      .def_ro("state_bytes", &TrainResult::state_bytes)
+      .def_prop_ro(
+          "saved_bytes",
+          [](const TrainResult& r) { return Known(r.saved_bytes); },
+          "Of the forward pass for the backward one.")
+      .def_ro("forward_nodes", &TrainResult::forward_nodes)
+      .def_ro("nodes", &TrainResult::nodes)
+      .def_prop_ro(
+          "peak_first_bytes",
+          [](const TrainResult& r) { return Known(r.peak_first_bytes); },
+          "Predicted for ONNX Runtime above the loaded session, first run.")
+      .def_prop_ro(
+          "peak_steady_bytes",
+          [](const TrainResult& r) { return Known(r.peak_steady_bytes); },
+          "The same from the second run on.")
+      .def_ro("segments", &TrainResult::segments)
+      .def_ro("overhead", &TrainResult::overhead,
+              "Added time of the segments, as a part of the step's.")
+      .def_ro("curve", &TrainResult::curve)
+      .def_prop_ro("frozen", Text(&TrainResult::frozen))
+      .def_prop_ro("notes", Text(&TrainResult::notes))
+      .def_prop_ro("outputs", Text(&TrainResult::outputs),
+                   "Files that were written.")
+      .def("__repr__", [](const TrainResult& r) {
+        const auto text = [](int64_t bytes) {
+          return bytes < 0 ? std::string("unknown") : FormatBytes(bytes);
+        };
+        return ToPython(
+            absl::StrCat("<onnx_memopt.TrainReport: ", r.parameters,
+                         " parameters, ", FormatBytes(r.parameter_bytes),
+                         "; saved for backward ", text(r.saved_bytes),
+                         "; predicted peak ", text(r.peak_steady_bytes), ">"));
+      });
+  module.def(
+      "train_step",
+      [](const std::string& path, TrainOptions options,
+         const nb::object& progress) {
+        return ValueOrRaise(RunInterruptible<TrainResult>(
+            progress, [path, options = std::move(options)](
+                          const ReportPhase& phase) mutable {
+              options.progress = phase;
+              return Train(path, options);
+            }));
+      },
+      nb::arg("path"), nb::arg("options"), nb::arg("progress").none(),
+      "Writes the training step of a model file.");
+}
+
+}  // namespace onnx_memopt::python

@@ -1,0 +1,102 @@
+"""train_step and estimate from Python."""
+
+import pytest
+
+import onnx_memopt
+
+onnx = pytest.importorskip("onnx")
+
+LINEAR = """
+<ir_version: 10, opset_import: ["" : 18]>
+linear (float[batch, 3] x) => (float[batch, 2] y)
+<float[3, 2] w = {1, 2, 3, 4, 5, 6}> {
+  y = MatMul (x, w)
+}
+"""
+
+
+@pytest.fixture
+def linear(tmp_path):
+    path = tmp_path / "linear.onnx"
+    path.write_bytes(onnx.parser.parse_model(LINEAR).SerializeToString())
+    return path
+
+
+def test_a_step_from_a_file_and_from_memory(linear, tmp_path):
+    options = {"loss": "mse", "optimizer": "momentum", "dims": {"batch": 4}}
+    state = tmp_path / "state.onnx"
+    path, report = onnx_memopt.train_step(linear, initial_state=state,
+                                          **options)
+    assert path == tmp_path / "linear.step.onnx"
+    assert report.outputs == [str(path), str(state)]
+    assert (report.parameters, report.parameter_bytes) == (1, 24)
+    assert report.state_bytes == 24
+    assert report.peak_steady_bytes > 0
+    assert "1 parameters" in repr(report)
+    proto, of_proto = onnx_memopt.train_step(onnx.load(linear), **options)
+    assert isinstance(proto, onnx.ModelProto)
+    assert proto == onnx.load(path)
+    assert of_proto.nodes == report.nodes
+    names = {value.name for value in proto.graph.output}
+    assert {"loss", "w.next", "w.momentum.next"} <= names
+
+
+def test_a_step_trains(linear):
+    runtime = pytest.importorskip("onnxruntime")
+    numpy = pytest.importorskip("numpy")
+    step, _ = onnx_memopt.train_step(linear.read_bytes(), loss="mse",
+                                     dims={"batch": 4})
+    session = runtime.InferenceSession(step)
+    feeds = {"x": numpy.ones((4, 3), numpy.float32),
+             "target": numpy.zeros((4, 2), numpy.float32),
+             "w": numpy.ones((3, 2), numpy.float32),
+             "learning_rate": numpy.array(0.1, numpy.float32),
+             "step": numpy.array(0, numpy.int64)}
+    names = [output.name for output in session.get_outputs()]
+    wanted = {value.name for value in session.get_inputs()}
+    losses = []
+    for _ in range(3):
+        results = dict(zip(names, session.run(None, {
+            name: value for name, value in feeds.items() if name in wanted})))
+        losses.append(float(results["loss"]))
+        feeds["w"] = results["w.next"]
+    assert losses[0] > losses[1] > losses[2]
+
+
+def test_what_does_not_fit_is_said(linear):
+    with pytest.raises(onnx_memopt.OptionError, match="optimizer: expected"):
+        onnx_memopt.train_step(linear, optimizer="best")
+    with pytest.raises(onnx_memopt.OptionError, match="checkpoint"):
+        onnx_memopt.train_step(linear, budget="1MiB", checkpoint="sqrt")
+    with pytest.raises(onnx_memopt.BudgetError, match="no plan within"):
+        onnx_memopt.train_step(linear, loss="mse", budget=1,
+                               dims={"batch": 4})
+    with pytest.raises(onnx_memopt.OptionError, match="in memory"):
+        onnx_memopt.train_step(linear.read_bytes(), output="x.onnx")
+
+
+def test_an_estimate():
+    from conftest import ROOT
+    model = ROOT / "test" / "estimate" / "recorded" / "hf_bert.onnx"
+    one = onnx_memopt.estimate(model, batch=1)
+    eight = onnx_memopt.estimate(model.read_bytes(), batch=8, precision="fp16",
+                                 max_batch=True, memory="4GiB")
+    assert eight["batch"] == 8
+    assert (eight["activation_bytes_a_sample"] * 2
+            == pytest.approx(one["activation_bytes_a_sample"], rel=0.05))
+    assert eight["max_batch"] > 8 and eight["fits_budget"]
+    assert "total_bytes" in dict(one) and len(one) == len(list(one))
+    assert "needs" in str(one) and "<pre>" in one._repr_html_()
+    with pytest.raises(onnx_memopt.OptionError, match="9"):
+        onnx_memopt.estimate(model, zero=9)
+    with pytest.raises(onnx_memopt.OptionError, match="no dimension"):
+        onnx_memopt.estimate(model, dims={"rows": 3})
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        onnx_memopt.estimate("nothing.onnx")
+
+
+def test_verify_takes_models(linear):
+    pytest.importorskip("onnxruntime")
+    new, _ = onnx_memopt.optimize(linear)
+    result = onnx_memopt.verify(linear.read_bytes(), new, runs=1)
+    assert result.equal and isinstance(result, onnx_memopt.VerifyResult)
