@@ -467,8 +467,3 @@ def _predicted(peaks: Mapping[str, Any]) -> PredictedPeaks:
         value = peaks.get(key)
         return value if isinstance(value, int) else None
     return PredictedPeaks(size("first_peak_bytes"), size("steady_peak_bytes"))
-
-
-if __name__ == "__main__":
-    from onnx_memopt._verify_cli import main
-    sys.exit(main())

@@ -206,7 +206,7 @@ def test_where_memory_cannot_be_measured(tmp_path, monkeypatch):
 
 
 def test_importing_is_light():
-    code = ("import sys, onnx_memopt.verify; "
+    code = ("import sys, onnx_memopt._verify; "
             "print({'onnx', 'onnxruntime', 'numpy'} & set(sys.modules))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True,
                           env={**os.environ, "PYTHONPATH": ROOT / "python"},
@@ -222,7 +222,7 @@ def test_version_is_that_of_the_native_program(tmp_path):
 def test_runs_as_a_module(tmp_path):
     write(tmp_path, BRANCHES, "a.onnx")
     done = subprocess.run(
-        [sys.executable, "-m", "onnx_memopt.verify", "a.onnx", "a.onnx",
+        [sys.executable, "-m", "onnx_memopt._verify_cli", "a.onnx", "a.onnx",
          "--level", "none", "--threads", "2", "--runs", "1"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": ROOT / "python"},
         capture_output=True, text=True, check=False)
