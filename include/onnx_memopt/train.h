@@ -73,7 +73,8 @@ struct TrainResult {
   int64_t parameter_elements = 0;
   int64_t parameter_bytes = 0;
   int64_t state_bytes = 0;
-  int64_t saved_bytes = -1;  // -1: a size is unknown
+  int64_t micro_batches = 1;
+  int64_t saved_bytes = -1;  // of a micro-batch; -1: a size is unknown
   size_t forward_nodes = 0;
   size_t nodes = 0;
   // Predicted for ONNX Runtime with default options, above the loaded session;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "driver/append_loss.h"
 #include "onnx_memopt/analysis/runtime_model.h"
+#include "onnx_memopt/grad/accumulate.h"
 #include "onnx_memopt/grad/checkpoint.h"
 #include "onnx_memopt/grad/node_order.h"
 #include "onnx_memopt/grad/training_step.h"
@@ -114,7 +115,7 @@ class Run {
         pass::ParsePipeline("drop-dead", passes::RegisteredPasses()));
     RETURN_IF_ERROR(RunPipeline(pipeline, graph_, {}).status());
     RETURN_IF_ERROR(PlaceCheckpoints(info));
-    RETURN_IF_ERROR(Order(info, graph_));
+    RETURN_IF_ERROR(Finish(info, graph_));
     RETURN_IF_ERROR(ir::Verify(graph_));
     Describe(info, before);
     RETURN_IF_ERROR(Predict());
@@ -128,9 +129,19 @@ class Run {
     return Save(state, options_.initial_state);
   }
 
-  absl::Status Order(const grad::StepInfo& info, ir::Graph& graph) const {
-    if (options_.order == NodeOrder::kDefault) {
-      grad::OrderForDepthFirst(graph, info.loss);
+  // After checkpoints are in the step of one batch, or of one micro-batch.
+  absl::Status Finish(const grad::StepInfo& info, ir::Graph& graph) const {
+    const bool depth_first = options_.order == NodeOrder::kDefault;
+    if (step_.accumulate > 1) {
+      ASSIGN_OR_RETURN(
+          const grad::AccumulatedStep made,
+          grad::AccumulateGradients(step_.accumulate, info, &graph));
+      if (depth_first) {
+        grad::OrderForDepthFirst(graph, made.body, made.body_loss);
+      }
+    }
+    if (depth_first) {
+      grad::OrderForDepthFirst(graph, ir::kMainBlock, info.loss);
     }
     return absl::OkStatus();
   }
@@ -150,7 +161,7 @@ class Run {
         ASSIGN_OR_RETURN(
             grad::CheckpointSearch search,
             grad::SearchCheckpoints(info, graph_, early, [&](ir::Graph& trial) {
-              return Order(info, trial);
+              return Finish(info, trial);
             }));
         for (const grad::CheckpointPoint& point : search.curve) {
           result_.curve.push_back({point.peak_bytes, point.overhead});
@@ -205,6 +216,7 @@ class Run {
     }
     result_.parameter_bytes = info.parameter_bytes;
     result_.state_bytes = info.state_bytes;
+    result_.micro_batches = step_.accumulate;
     result_.saved_bytes = info.saved_bytes;
     result_.forward_nodes = nodes_before;
     result_.nodes = graph_.block(ir::kMainBlock).nodes.size();
@@ -260,10 +272,21 @@ class Run {
       tensor->set_raw_data(
           std::string(static_cast<size_t>(weight.size_bytes), '\0'));
     }
-    onnx::TensorProto* step = graph->add_initializer();
-    step->set_name("step");
-    step->set_data_type(onnx::TensorProto::INT64);
-    step->set_raw_data(std::string(sizeof(int64_t), '\0'));
+    std::vector<std::string> zeros = {"step"};
+    if (info.has_seed) zeros.emplace_back("seed");
+    if (info.has_loss_scale) {
+      zeros.emplace_back("good_steps");
+      onnx::TensorProto* scale = graph->add_initializer();
+      scale->set_name("loss_scale");
+      scale->set_data_type(onnx::TensorProto::FLOAT);
+      scale->add_float_data(static_cast<float>(step_.loss_scale));
+    }
+    for (const std::string& name : zeros) {
+      onnx::TensorProto* number = graph->add_initializer();
+      number->set_name(name);
+      number->set_data_type(onnx::TensorProto::INT64);
+      number->set_raw_data(std::string(sizeof(int64_t), '\0'));
+    }
     return state;
   }
 

@@ -33,6 +33,12 @@ Emitter::Axes AllAxes(Emitter& e, ValueId value) {
   return axes;
 }
 
+ValueId Weighted(Emitter& e, ValueId share, const LossWeight& weight) {
+  if (weight.factor != 1) share = e.Mul(share, weight.factor);
+  if (weight.scale == ir::kNoValue) return share;
+  return e.Mul(share, e.Cast(weight.scale, e.element(share)));
+}
+
 }  // namespace
 
 absl::StatusOr<ir::Type> ClassTargets(const ir::Type& output) {
@@ -53,7 +59,8 @@ absl::StatusOr<ir::Type> ClassTargets(const ir::Type& output) {
 
 absl::StatusOr<LossValue> CrossEntropy(Emitter& e, ValueId output,
                                        ValueId target,
-                                       std::optional<int64_t> ignore_index) {
+                                       std::optional<int64_t> ignore_index,
+                                       const LossWeight& weight) {
   const ElementType element = e.element(output);
   const ir::Shape shape = *e.shape(output);
   const int64_t classes = shape.back()->constant();
@@ -62,15 +69,19 @@ absl::StatusOr<LossValue> CrossEntropy(Emitter& e, ValueId output,
                            ? output
                            : e.Reshape(output, Emitter::Axes{-1, classes});
   ValueId index = e.Reshape(target, Emitter::Axes{-1, 1});
-  ValueId share = OneOverElements(e, target, element);
+  ValueId share = ir::kNoValue;  // of each row in the mean
   ValueId counts = ir::kNoValue;  // [rows, 1]: 0 for a row that is left out
+  ValueId count = ir::kNoValue;
   if (ignore_index) {
     const ValueId ignored = e.Op("Equal", {index, e.Int(*ignore_index)});
     index = e.Where(ignored, e.Int(0), index);
     counts = e.Where(ignored, e.Real(0, element), e.Real(1, element));
-    const ValueId sum = e.ReduceSum(counts, {0, 1}, /*keep_dims=*/false);
-    share = e.Op("Reciprocal", {e.Op("Max", {sum, e.Real(1, element)})});
-    counts = e.Mul(counts, share);
+    count = e.ReduceSum(counts, {0, 1}, /*keep_dims=*/false);
+    share = weight.sum ? e.Real(1, element)
+                       : e.Op("Reciprocal",
+                              {e.Op("Max", {count, e.Real(1, element)})});
+  } else {
+    share = OneOverElements(e, target, element);
   }
   const ValueId log_probability =
       e.Op("LogSoftmax", {rows}, {Attr("axis", int64_t{1})});
@@ -78,8 +89,8 @@ absl::StatusOr<LossValue> CrossEntropy(Emitter& e, ValueId output,
                         {Attr("axis", int64_t{1})});
   ValueId loss;
   if (ignore_index) {
-    loss = e.Neg(e.ReduceSum(e.Mul(picked, counts), {0, 1},
-                             /*keep_dims=*/false));
+    const ValueId kept = e.Mul(picked, e.Mul(counts, share));
+    loss = e.Neg(e.ReduceSum(kept, {0, 1}, /*keep_dims=*/false));
   } else {
     loss = e.Neg(e.ReduceMean(picked, {0, 1}, /*keep_dims=*/false));
   }
@@ -100,14 +111,17 @@ absl::StatusOr<LossValue> CrossEntropy(Emitter& e, ValueId output,
              {Attr("axis", int64_t{1})});
     difference = e.Sub(probability, chosen);
   }
-  ValueId gradient = e.Mul(difference, ignore_index ? counts : share);
+  const ValueId weighted = Weighted(e, share, weight);
+  ValueId gradient = e.Mul(
+      difference, ignore_index ? e.Mul(counts, weighted) : weighted);
   if (shape.size() != 2) gradient = e.ReshapeLike(gradient, output);
   e.graph().mutable_value(gradient).type = ir::Type(e.type(output));
-  return LossValue{loss, gradient};
+  return LossValue{loss, gradient, weight.sum ? count : ir::kNoValue};
 }
 
 absl::StatusOr<LossValue> MeanSquaredError(Emitter& e, ValueId output,
-                                           ValueId target) {
+                                           ValueId target,
+                                           const LossWeight& weight) {
   if (e.shape(output) == nullptr) {
     return absl::InvalidArgumentError("mse needs an output of known rank");
   }
@@ -117,11 +131,13 @@ absl::StatusOr<LossValue> MeanSquaredError(Emitter& e, ValueId output,
   const ValueId loss =
       e.ReduceMean(e.Square(difference), axes, /*keep_dims=*/false);
   const ValueId share = OneOverElements(e, target, element);
-  const ValueId gradient = e.Mul(difference, e.Mul(share, 2));
+  const ValueId gradient =
+      e.Mul(difference, Weighted(e, e.Mul(share, 2), weight));
   return LossValue{loss, gradient};
 }
 
-absl::StatusOr<LossValue> OutputAsLoss(Emitter& e, ValueId output) {
+absl::StatusOr<LossValue> OutputAsLoss(Emitter& e, ValueId output,
+                                       const LossWeight& weight) {
   const ir::Shape* shape = e.shape(output);
   const std::optional<ir::Dim> count =
       shape == nullptr ? std::optional<ir::Dim>() : NumElements(*shape);
@@ -135,7 +151,7 @@ absl::StatusOr<LossValue> OutputAsLoss(Emitter& e, ValueId output) {
   const ElementType element = e.element(output);
   const ValueId one =
       e.builder().Reals(ir::kMainBlock, "memopt/seed", element, ones, {1});
-  return LossValue{output, one};
+  return LossValue{output, Weighted(e, one, weight)};
 }
 
 }  // namespace onnx_memopt::grad

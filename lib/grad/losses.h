@@ -13,7 +13,19 @@ namespace onnx_memopt::grad {
 
 struct LossValue {
   ir::ValueId loss;      // a scalar
-  ir::ValueId gradient;  // of the loss by the output
+  ir::ValueId gradient;  // of the loss by the output, weighted
+  // Of a sum: how many it has to be divided by, a scalar.
+  ir::ValueId count = ir::kNoValue;
+};
+
+// What the gradient is multiplied by, in the numbers that it is made of: as a
+// rule there are far fewer of them than the output has elements.
+struct LossWeight {
+  double factor = 1;
+  ir::ValueId scale = ir::kNoValue;  // a float scalar, or none
+  // A mean over what an index leaves is over that of all micro-batches
+  // together: loss and gradient are sums, to be divided by the sum of counts.
+  bool sum = false;
 };
 
 // What "target" has to be.
@@ -21,12 +33,15 @@ absl::StatusOr<ir::Type> ClassTargets(const ir::Type& output);
 
 absl::StatusOr<LossValue> CrossEntropy(rewrite::Emitter& e, ir::ValueId output,
                                        ir::ValueId target,
-                                       std::optional<int64_t> ignore_index);
+                                       std::optional<int64_t> ignore_index,
+                                       const LossWeight& weight);
 absl::StatusOr<LossValue> MeanSquaredError(rewrite::Emitter& e,
                                            ir::ValueId output,
-                                           ir::ValueId target);
+                                           ir::ValueId target,
+                                           const LossWeight& weight);
 // The output itself, which must have one element.
-absl::StatusOr<LossValue> OutputAsLoss(rewrite::Emitter& e, ir::ValueId output);
+absl::StatusOr<LossValue> OutputAsLoss(rewrite::Emitter& e, ir::ValueId output,
+                                       const LossWeight& weight);
 
 }  // namespace onnx_memopt::grad
 

@@ -10,10 +10,10 @@ using ir::Index;
 using ir::NodeId;
 using ir::ValueId;
 
-std::vector<bool> ReadByNodes(const ir::Graph& graph) {
+std::vector<bool> ReadByNodes(const ir::Graph& graph, ir::BlockId block) {
   std::vector<bool> read(graph.num_values());
   std::vector<ValueId> uses;
-  for (NodeId id : graph.block(ir::kMainBlock).nodes) {
+  for (NodeId id : graph.block(block).nodes) {
     uses.clear();
     CollectUses(graph, id, &uses);
     for (ValueId use : uses) read[Index(use)] = true;
@@ -23,12 +23,12 @@ std::vector<bool> ReadByNodes(const ir::Graph& graph) {
 
 }  // namespace
 
-void OrderForDepthFirst(ir::Graph& graph, ValueId loss) {
-  const std::vector<bool> read = ReadByNodes(graph);
+void OrderForDepthFirst(ir::Graph& graph, ir::BlockId block, ValueId loss) {
+  const std::vector<bool> read = ReadByNodes(graph, block);
   std::vector<NodeId> inner;
   std::vector<NodeId> leaves;
   std::vector<NodeId> last;
-  for (NodeId id : graph.block(ir::kMainBlock).nodes) {
+  for (NodeId id : graph.block(block).nodes) {
     const ir::Node& node = graph.node(id);
     const bool is_leaf = std::none_of(
         node.results.begin(), node.results.end(),
@@ -43,7 +43,7 @@ void OrderForDepthFirst(ir::Graph& graph, ValueId loss) {
   }
   inner.insert(inner.end(), leaves.rbegin(), leaves.rend());
   inner.insert(inner.end(), last.begin(), last.end());
-  graph.mutable_block(ir::kMainBlock).nodes = std::move(inner);
+  graph.mutable_block(block).nodes = std::move(inner);
 }
 
 }  // namespace onnx_memopt::grad

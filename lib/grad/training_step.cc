@@ -6,7 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "grad/loss_scaling.h"
 #include "grad/losses.h"
+#include "grad/lower_dropout.h"
+#include "grad/lower_precision.h"
+#include "grad/lower_recurrent.h"
 #include "grad/lower_sequences.h"
 #include "grad/updates.h"
 #include "llvm/ADT/DenseMap.h"
@@ -49,12 +53,23 @@ class StepBuilder {
           builder_.opset(), " (onnx.version_converter converts it)"));
     }
     LowerSequences(builder_);
+    LowerRecurrent(builder_);
     ASSIGN_OR_RETURN(output_, FindOutput());
     RETURN_IF_ERROR(ChooseParameters());
-    DescribeSaved();
+    const std::vector<ValueId> data = main().params;
     for (ValueId parameter : info_.parameters) MakeInput(parameter);
     RETURN_IF_ERROR(TakeStatistics());
     RETURN_IF_ERROR(AddInputs());
+    if (options_.accumulate > 1) RETURN_IF_ERROR(ChooseBatched(data));
+    RETURN_IF_ERROR(AddSeed());
+    if (options_.precision != Precision::kFloat32) {
+      RETURN_IF_ERROR(CheckMasterWeights());
+      const ElementType half = options_.precision == Precision::kFloat16
+                                   ? ElementType::kFloat16
+                                   : ElementType::kBfloat16;
+      output_ = LowerPrecision(half, info_.parameters, output_, builder_);
+    }
+    DescribeSaved();
     info_.forward_nodes = graph_.num_nodes();
     RETURN_IF_ERROR(AddLoss());
     RETURN_IF_ERROR(AddBackward());
@@ -200,7 +215,7 @@ class StepBuilder {
         graph_.mutable_value(next).type =
             ir::Type(graph_.value(statistic).type);
         info_.statistics.push_back(statistic);
-        results_.push_back({absl::StrCat(name(statistic), ".next"), next});
+        info_.moved_statistics.emplace_back(statistic, next);
       }
     }
     if (fixed) {
@@ -253,6 +268,16 @@ class StepBuilder {
     ASSIGN_OR_RETURN(
         step_,
         AddInput("step", ir::Type::Tensor(ElementType::kInt64, ir::Shape())));
+    if (options_.precision == Precision::kFloat16) {
+      ir::Type scale = ir::Type::Tensor(ElementType::kFloat, ir::Shape());
+      ir::Type steps = ir::Type::Tensor(ElementType::kInt64, ir::Shape());
+      ASSIGN_OR_RETURN(const ValueId loss_scale,
+                       AddInput("loss_scale", std::move(scale)));
+      ASSIGN_OR_RETURN(const ValueId good_steps,
+                       AddInput("good_steps", std::move(steps)));
+      scaling_ = LossScaling(loss_scale, good_steps);
+      info_.has_loss_scale = true;
+    }
     for (ValueId parameter : info_.parameters) {
       for (const std::string& suffix : StateSuffixes(options_.optimizer)) {
         const std::string state = absl::StrCat(name(parameter), ".", suffix);
@@ -268,28 +293,129 @@ class StepBuilder {
     return absl::OkStatus();
   }
 
+  static bool HasAxes(const ir::Type& type) {
+    return type.is_tensor() && type.shape && !type.shape->empty();
+  }
+
+  // Which inputs hold all micro-batches: those as long as the first one, or a
+  // multiple of it, along their first axis; and the target.
+  absl::Status ChooseBatched(const std::vector<ValueId>& data) {
+    std::optional<ir::Dim> batch;
+    std::vector<std::string> shared;
+    for (ValueId input : data) {
+      const ir::Type& type = graph_.value(input).type;
+      std::optional<ir::Dim> extent;
+      if (HasAxes(type)) extent = type.shape->front();
+      if (extent && !batch && *extent != ir::Dim(0)) batch = extent;
+      if (extent && batch && ir::DivideExact(*extent, *batch)) {
+        info_.batched.push_back(input);
+      } else {
+        shared.push_back(absl::StrCat("\"", Printable(name(input)), "\""));
+      }
+    }
+    if (!batch) {
+      return absl::InvalidArgumentError(
+          "no input has a first axis of known extent to split into "
+          "micro-batches");
+    }
+    if (target_ != ir::kNoValue && HasAxes(graph_.value(target_).type)) {
+      info_.batched.push_back(target_);
+    }
+    if (!shared.empty()) {
+      info_.notes.push_back(absl::StrCat(
+          "not split, the same for all micro-batches: ",
+          absl::StrJoin(shared, ", ")));
+    }
+    if (!info_.statistics.empty()) {
+      info_.notes.push_back(absl::StrCat(
+          "BatchNormalization takes the statistics of each micro-batch by "
+          "itself, and its running statistics move ",
+          options_.accumulate, " times a step"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckMasterWeights() const {
+    for (ValueId id : info_.parameters) {
+      if (e_.element(id) == ElementType::kFloat) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "mixed precision needs weights in float32; \"", Printable(name(id)),
+          "\" is ", ir::ToString(graph_.value(id).type)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddSeed() {
+    if (!HasTrainingDropout(graph_)) return absl::OkStatus();
+    ASSIGN_OR_RETURN(
+        const ValueId seed,
+        AddInput("seed", ir::Type::Tensor(ElementType::kInt64, ir::Shape())));
+    info_.has_seed = true;
+    if (options_.accumulate > 1) {
+      info_.micro_batch =
+          builder_.Int64(ir::kMainBlock, "micro_batch/number", 0);
+    }
+    LowerDropout({seed, step_, info_.micro_batch}, builder_);
+    return absl::OkStatus();
+  }
+
   absl::Status AddLoss() {
     e_.set_prefix("loss");
     e_.set_zero(e_.Op("Sub", {step_, step_}));
+    LossWeight weight = {.scale = scaling_.scale()};
+    weight.sum = options_.accumulate > 1 && options_.ignore_index;
+    if (options_.accumulate > 1 && !weight.sum) {
+      weight.factor = 1 / static_cast<double>(options_.accumulate);
+    }
     switch (options_.loss) {
       case Loss::kCrossEntropy: {
         ASSIGN_OR_RETURN(
-            loss_, CrossEntropy(e_, output_, target_, options_.ignore_index));
+            loss_, CrossEntropy(e_, output_, target_, options_.ignore_index,
+                                weight));
         break;
       }
       case Loss::kMeanSquaredError: {
-        ASSIGN_OR_RETURN(loss_, MeanSquaredError(e_, output_, target_));
+        ASSIGN_OR_RETURN(loss_, MeanSquaredError(e_, output_, target_, weight));
         break;
       }
       case Loss::kOutput: {
-        ASSIGN_OR_RETURN(loss_, OutputAsLoss(e_, output_));
+        ASSIGN_OR_RETURN(loss_, OutputAsLoss(e_, output_, weight));
         break;
       }
     }
-    results_.insert(results_.begin(), {"loss", loss_.loss});
-    e_.set_prefix("step");
-    results_.push_back({"step.next", e_.Op("Add", {step_, e_.Int(1)})});
+    const size_t after = e_.nodes().size();
+    ValueId loss = loss_.loss;
+    if (options_.accumulate > 1) {
+      info_.sums = {{.value = loss}};
+      if (loss_.count == ir::kNoValue) {
+        loss = e_.Mul(loss, weight.factor);
+      } else {
+        info_.sums.push_back({.value = loss_.count});
+        loss = e_.Mul(loss, OneOverCount());
+      }
+    }
+    info_.loss = loss;
+    results_.push_back({"loss", loss});
+    MarkAfter(after);
     return absl::OkStatus();
+  }
+
+  // 1 over the number of targets of all micro-batches.
+  ValueId OneOverCount() {
+    if (one_over_count_ == ir::kNoValue) {
+      one_over_count_ = e_.Op(
+          "Reciprocal",
+          {e_.Op("Max", {loss_.count, e_.RealLike(1, loss_.count)})});
+    }
+    return one_over_count_;
+  }
+
+  // What was emitted since then runs after the last micro-batch.
+  void MarkAfter(size_t begin) {
+    info_.after.insert(
+        info_.after.end(),
+        e_.nodes().begin() + static_cast<std::ptrdiff_t>(begin),
+        e_.nodes().end());
   }
 
   absl::Status AddBackward() {
@@ -297,35 +423,76 @@ class StepBuilder {
     DifferentiateOptions backward;
     backward.wanted = info_.parameters;
     backward.seeds = {{output_, loss_.gradient}};
-    backward.ready = [&](ValueId parameter, ValueId gradient) -> absl::Status {
-      if (gradient == ir::kNoValue) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("no gradient reaches \"", Printable(name(parameter)),
-                         "\"; freeze it"));
-      }
-      e_.set_prefix(absl::StrCat("update/", name(parameter)));
-      gradient = ClipValue(gradient);
-      if (!options_.clip_norm) return Update(parameter, gradient);
-      const ValueId square =
-          e_.Cast(e_.ReduceSum(e_.Square(gradient), AllAxes(gradient), false),
-                  ElementType::kFloat);
-      norm_ = norm_ == ir::kNoValue ? square : e_.Add(norm_, square);
-      clipped_.emplace_back(parameter, gradient);
-      return absl::OkStatus();
+    backward.ready = [&](ValueId parameter, ValueId gradient) {
+      const size_t begin = e_.nodes().size();
+      const absl::Status status = TakeGradient(parameter, gradient);
+      MarkAfter(begin);
+      return status;
     };
     RETURN_IF_ERROR(Differentiate(e_, backward));
-    if (clipped_.empty()) return absl::OkStatus();
-    e_.set_prefix("clip");
-    // As PyTorch does: a small number keeps a zero norm from dividing.
-    const ValueId scale =
-        e_.Op("Min", {e_.Real(1, ElementType::kFloat),
-                      e_.Div(e_.Real(*options_.clip_norm, ElementType::kFloat),
-                             e_.Add(e_.Sqrt(norm_), 1e-6))});
-    for (const auto& [parameter, gradient] : clipped_) {
+    const size_t begin = e_.nodes().size();
+    RETURN_IF_ERROR(UpdateHeld());
+    e_.set_prefix("step");
+    results_.push_back(
+        {"step.next", scaling_.IfFinite(e_, e_.Op("Add", {step_, e_.Int(1)}),
+                                        step_)});
+    for (const auto& [statistic, next] : info_.moved_statistics) {
+      results_.push_back({absl::StrCat(name(statistic), ".next"), next});
+    }
+    if (scaling_.is_on()) {
+      const LossScaling::Next next = scaling_.Update(e_, options_);
+      results_.push_back({"loss_scale.next", next.scale});
+      results_.push_back({"good_steps.next", next.good_steps});
+    }
+    MarkAfter(begin);
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeGradient(ValueId parameter, ValueId gradient) {
+    if (gradient == ir::kNoValue) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no gradient reaches \"", Printable(name(parameter)),
+                       "\"; freeze it"));
+    }
+    e_.set_prefix(absl::StrCat("update/", name(parameter)));
+    if (options_.accumulate > 1) {
+      info_.sums.push_back({.value = gradient, .start = parameter});
+    }
+    if (loss_.count != ir::kNoValue) {
+      gradient =
+          e_.Mul(gradient, e_.Cast(OneOverCount(), e_.element(gradient)));
+    }
+    gradient = ClipValue(scaling_.Unscale(e_, gradient));
+    if (!options_.clip_norm && !scaling_.is_on()) {
+      return Update(parameter, gradient);
+    }
+    const ValueId square =
+        e_.Cast(e_.ReduceSum(e_.Square(gradient), AllAxes(gradient), false),
+                ElementType::kFloat);
+    norm_ = norm_ == ir::kNoValue ? square : e_.Add(norm_, square);
+    held_.emplace_back(parameter, gradient);
+    return absl::OkStatus();
+  }
+
+  // Those that waited for the norm of all gradients.
+  absl::Status UpdateHeld() {
+    if (held_.empty()) return absl::OkStatus();
+    scaling_.Check(e_, norm_);
+    ValueId scale = ir::kNoValue;
+    if (options_.clip_norm) {
+      e_.set_prefix("clip");
+      // As PyTorch does: a small number keeps a zero norm from dividing.
+      scale = e_.Op(
+          "Min", {e_.Real(1, ElementType::kFloat),
+                  e_.Div(e_.Real(*options_.clip_norm, ElementType::kFloat),
+                         e_.Add(e_.Sqrt(norm_), 1e-6))});
+    }
+    for (auto [parameter, gradient] : held_) {
       e_.set_prefix(absl::StrCat("update/", name(parameter)));
-      const ValueId scaled =
-          e_.Mul(gradient, e_.Cast(scale, e_.element(gradient)));
-      RETURN_IF_ERROR(Update(parameter, scaled));
+      if (scale != ir::kNoValue) {
+        gradient = e_.Mul(gradient, e_.Cast(scale, e_.element(gradient)));
+      }
+      RETURN_IF_ERROR(Update(parameter, gradient));
     }
     return absl::OkStatus();
   }
@@ -354,18 +521,20 @@ class StepBuilder {
       results_.push_back({absl::StrCat(name(parameter), ".grad"), gradient});
     }
     if (options_.optimizer == Optimizer::kNone) return absl::OkStatus();
+    const std::vector<ValueId>& states = states_[parameter];
     const Updates::Next next =
-        updates_->Update(parameter, gradient, states_[parameter]);
-    results_.push_back(
-        {absl::StrCat(name(parameter), ".next"), next.parameter});
+        updates_->Update(parameter, gradient, states);
+    results_.push_back({absl::StrCat(name(parameter), ".next"),
+                        scaling_.IfFinite(e_, next.parameter, parameter)});
     for (size_t i = 0; i < next.states.size(); ++i) {
-      results_.push_back(
-          {absl::StrCat(name(states_[parameter][i]), ".next"), next.states[i]});
+      results_.push_back({absl::StrCat(name(states[i]), ".next"),
+                          scaling_.IfFinite(e_, next.states[i], states[i])});
     }
     return absl::OkStatus();
   }
 
   absl::Status Finish() {
+    const size_t begin = e_.nodes().size();
     std::vector<ValueId> results;
     for (Result& result : results_) {
       const ir::Value& value = graph_.value(result.value);
@@ -382,10 +551,10 @@ class StepBuilder {
       }
       results.push_back(result.value);
     }
+    MarkAfter(begin);
     std::vector<NodeId>& schedule = main().nodes;
     schedule.insert(schedule.end(), e_.nodes().begin(), e_.nodes().end());
     main().results = std::move(results);
-    info_.loss = loss_.loss;
     return ir::Verify(graph_);
   }
 
@@ -407,7 +576,9 @@ class StepBuilder {
   ValueId norm_ = ir::kNoValue;
   std::optional<Updates> updates_;
   llvm::DenseMap<ValueId, std::vector<ValueId>> states_;
-  std::vector<std::pair<ValueId, ValueId>> clipped_;
+  ValueId one_over_count_ = ir::kNoValue;
+  LossScaling scaling_;
+  std::vector<std::pair<ValueId, ValueId>> held_;
   std::set<ValueId> named_;
   std::set<ValueId> renamed_;
   std::vector<Result> results_;

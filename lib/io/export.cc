@@ -54,8 +54,12 @@ class Exporter {
     });
     for (const auto& input : proto->input()) inputs.erase(input.name());
     for (ValueId id : main.params) {
-      if (!inputs.contains(graph_.value(id).name)) continue;
-      MakeValueInfo(graph_.value(id), proto->add_input());
+      const ir::Value& value = graph_.value(id);
+      if (inputs.contains(value.name)) {
+        MakeValueInfo(value, proto->add_input());
+      } else if (value.source_block == ir::kNoBlock) {
+        SetType(value, proto->mutable_input());
+      }
     }
     const auto& outputs = proto->output();
     const bool same_outputs = std::equal(
@@ -77,6 +81,15 @@ class Exporter {
       } else {
         MakeValueInfo(value, output);
       }
+    }
+  }
+
+  // An input of the source that a rewrite takes with another shape.
+  void SetType(const ir::Value& value,
+               google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>* list) {
+    for (onnx::ValueInfoProto& input : *list) {
+      if (input.name() != value.name) continue;
+      *input.mutable_type() = ToTypeProto(value.type, &dims_);
     }
   }
 

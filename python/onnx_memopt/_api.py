@@ -103,6 +103,8 @@ def train_step(model: Model, *, output: PathLike | None = None,
                train: Sequence[str] = (), freeze: Sequence[str] = (),
                checkpoint: str | None = None,
                budget: int | str | None = None, order: str = "default",
+               accumulate: int = 1, precision: str = "float32",
+               loss_scale: float = 65536.0, loss_scale_steps: int = 2000,
                dims: Mapping[str, int] | None = None,
                input_shapes: Shapes | None = None,
                external_dir: PathLike | None = None,
@@ -121,6 +123,9 @@ def train_step(model: Model, *, output: PathLike | None = None,
     optimizer: "sgd", "momentum", "adam", "adamw" or "none".
     train, freeze: patterns of names of weights, with * and ?.
     checkpoint: "none", "sqrt" or "optimal", which a budget implies.
+    accumulate: micro-batches in a step; the model's batch is that of one.
+    precision: "float32", "float16" or "bfloat16", with float32 weights.
+    loss_scale, loss_scale_steps: of float16.
     dims: sizes of named dimensions, which the step has for good.
     """
     source = source_of(model, external_dir)
@@ -141,6 +146,12 @@ def train_step(model: Model, *, output: PathLike | None = None,
     options.clip_norm, options.clip_value = clip_norm, clip_value
     options.train, options.freeze = list(train), list(freeze)
     options.gradients = gradients
+    options.set_precision(precision)
+    if accumulate < 1:
+        raise OptionError(f"accumulate: {accumulate} is not a positive number")
+    options.accumulate = accumulate
+    options.loss_scale = loss_scale
+    options.loss_scale_steps = loss_scale_steps
     options.dims = _positive(dims)
     options.input_shapes = _shapes(input_shapes)
     options.external_dir = source.folder

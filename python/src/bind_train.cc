@@ -69,6 +69,15 @@ void SetCheckpoints(TrainOptions& options, const std::string& text) {
                           text, "checkpoint");
 }
 
+void SetPrecision(TrainOptions& options, const std::string& text) {
+  using grad::Precision;
+  options.step.precision =
+      Choose<Precision>({{"float32", Precision::kFloat32},
+                         {"float16", Precision::kFloat16},
+                         {"bfloat16", Precision::kBfloat16}},
+                        text, "precision");
+}
+
 void SetOrder(TrainOptions& options, const std::string& text) {
   options.order = Choose<NodeOrder>(
       {{"default", NodeOrder::kDefault}, {"file", NodeOrder::kFile}}, text,
@@ -99,6 +108,7 @@ void BindOptions(nb::module_& module) {
       .def("set_loss", &SetLoss)
       .def("set_optimizer", &SetOptimizer)
       .def("set_checkpoint", &SetCheckpoints)
+      .def("set_precision", &SetPrecision)
       .def("set_order", &SetOrder)
       .def("set_external_data", &SetExternalData)
       .def_rw("budget_bytes", &TrainOptions::budget_bytes, nb::arg().none())
@@ -123,6 +133,9 @@ void BindOptions(nb::module_& module) {
   step("train", &StepOptions::train);
   step("freeze", &StepOptions::freeze);
   step("gradients", &StepOptions::gradients);
+  step("accumulate", &StepOptions::accumulate);
+  step("loss_scale", &StepOptions::loss_scale);
+  step("loss_scale_steps", &StepOptions::loss_scale_steps);
 }
 
 }  // namespace
@@ -150,6 +163,7 @@ void BindTrain(nb::module_& module) {
       .def_ro("parameter_elements", &TrainResult::parameter_elements)
       .def_ro("parameter_bytes", &TrainResult::parameter_bytes)
       .def_ro("state_bytes", &TrainResult::state_bytes)
+      .def_ro("micro_batches", &TrainResult::micro_batches, "In a step.")
       .def_prop_ro(
           "saved_bytes",
           [](const TrainResult& r) { return Known(r.saved_bytes); },

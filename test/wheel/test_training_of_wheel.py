@@ -63,9 +63,32 @@ def test_a_step_trains(linear):
     assert losses[0] > losses[1] > losses[2]
 
 
+def test_a_trainer_makes_its_step(linear, tmp_path):
+    pytest.importorskip("onnxruntime")
+    numpy = pytest.importorskip("numpy")
+    from onnx_memopt.training import Trainer
+    trainer = Trainer(linear, loss="mse", optimizer="adamw", accumulate=2,
+                      dims={"batch": 2}, learning_rate=0.1)
+    assert trainer.report.micro_batches == 2
+    batch = (numpy.ones((4, 3)), numpy.zeros((4, 2)))
+    losses = trainer.fit([batch] * 3, progress=False)
+    assert losses[0] > losses[1] > losses[2] and trainer.steps == 3
+    trainer.write_model(tmp_path / "trained.onnx")
+    tensor = onnx.load(tmp_path / "trained.onnx").graph.initializer[0]
+    assert (onnx.numpy_helper.to_array(tensor) == trainer.state["w"]).all()
+    half = Trainer(linear.read_bytes(), loss="mse", precision="float16",
+                   loss_scale=64.0, dims={"batch": 4})
+    half.fit([batch] * 2, progress=False)
+    assert half.losses[1] < half.losses[0] and half.state["loss_scale"] == 64
+
+
 def test_what_does_not_fit_is_said(linear):
     with pytest.raises(onnx_memopt.OptionError, match="optimizer: expected"):
         onnx_memopt.train_step(linear, optimizer="best")
+    with pytest.raises(onnx_memopt.OptionError, match="precision: expected"):
+        onnx_memopt.train_step(linear, precision="int8")
+    with pytest.raises(onnx_memopt.OptionError, match="accumulate: 0 is not"):
+        onnx_memopt.train_step(linear, accumulate=0)
     with pytest.raises(onnx_memopt.OptionError, match="checkpoint"):
         onnx_memopt.train_step(linear, budget="1MiB", checkpoint="sqrt")
     with pytest.raises(onnx_memopt.BudgetError, match="no plan within"):

@@ -76,6 +76,17 @@ Memory:
   --budget SIZE            what the step may take above the loaded session in
                            ONNX Runtime, as predicted, for example 4GiB; means
                            --checkpoint optimal
+  --accumulate K           K micro-batches in a step, one after the other: the
+                           model's batch is one of them, the step's inputs hold
+                           K along their first axis, and the updates are those
+                           of the mean gradient
+  --precision TYPE         float32  as the model is (the default)
+                           float16  16 bits but for ops that need more, with
+                                    float32 weights and a loss scale
+                           bfloat16 the same without a scale; ONNX Runtime has
+                                    no CPU kernels for it
+  --loss-scale X           what float16 begins with (65536)
+  --loss-scale-steps N     steps without overflow until it doubles (2000)
   --json FILE              what is printed, as JSON; - for stdout
 
 Sizes:
@@ -97,6 +108,9 @@ outputs are loss and, for each of them, NAME.next. Feed these back.
 
 Exit codes: 0 all went well, 1 the model or a file, 2 usage.
 )";
+
+// More than anyone trains with.
+constexpr int64_t kMaxMicroBatches = int64_t{1} << 20;
 
 struct TrainArguments {
   std::string model;
@@ -145,6 +159,10 @@ class Parser {
     app_.add_option("--input-shape", input_shapes_)->allow_extra_args(false);
     app_.add_option("--checkpoint", checkpoint_);
     app_.add_option("--budget", budget_);
+    app_.add_option("--accumulate", step.accumulate);
+    app_.add_option("--precision", precision_);
+    app_.add_option("--loss-scale", step.loss_scale);
+    app_.add_option("--loss-scale-steps", step.loss_scale_steps);
     app_.add_option("--json", args_.json);
     app_.add_option("--order", order_);
     app_.add_option("--external-data", external_data_);
@@ -183,6 +201,12 @@ class Parser {
                                         {"adam", Optimizer::kAdam},
                                         {"adamw", Optimizer::kAdamW}},
                                        optimizer_, "--optimizer"));
+    ASSIGN_OR_RETURN(
+        options.step.precision,
+        Choose<grad::Precision>({{"float32", grad::Precision::kFloat32},
+                                 {"float16", grad::Precision::kFloat16},
+                                 {"bfloat16", grad::Precision::kBfloat16}},
+                                precision_, "--precision"));
     ASSIGN_OR_RETURN(options.order,
                      Choose<NodeOrder>({{"default", NodeOrder::kDefault},
                                         {"file", NodeOrder::kFile}},
@@ -238,6 +262,15 @@ class Parser {
     RETURN_IF_ERROR(check(step.epsilon, step.epsilon >= 0, "--epsilon"));
     RETURN_IF_ERROR(
         check(step.weight_decay, step.weight_decay >= 0, "--weight-decay"));
+    RETURN_IF_ERROR(
+        check(static_cast<double>(step.accumulate),
+              step.accumulate >= 1 && step.accumulate <= kMaxMicroBatches,
+              "--accumulate"));
+    RETURN_IF_ERROR(check(step.loss_scale,
+                          step.loss_scale >= 1 && step.loss_scale <= 1e30,
+                          "--loss-scale"));
+    RETURN_IF_ERROR(check(static_cast<double>(step.loss_scale_steps),
+                          step.loss_scale_steps >= 1, "--loss-scale-steps"));
     const double norm = step.clip_norm.value_or(1);
     RETURN_IF_ERROR(check(norm, norm > 0, "--clip-norm"));
     const double value = step.clip_value.value_or(1);
@@ -270,6 +303,7 @@ class Parser {
   std::string optimizer_ = "sgd";
   std::string checkpoint_;
   std::string budget_;
+  std::string precision_ = "float32";
   std::string order_ = "default";
   std::string external_data_ = "auto";
   std::vector<std::string> dims_;
@@ -285,6 +319,11 @@ void Print(const TrainResult& result, std::ostream& out) {
       << (result.saved_bytes < 0 ? "unknown: a size is not known; give --dim"
                                  : FormatBytes(result.saved_bytes))
       << "\n"
+      << (result.micro_batches > 1
+              ? absl::StrCat("micro-batches  ", result.micro_batches,
+                             " a step; the sums of their gradients take ",
+                             FormatBytes(2 * result.parameter_bytes), "\n")
+              : "")
       << "nodes       " << result.nodes << ", " << result.forward_nodes
       << " in the forward model\n";
   if (result.peak_first_bytes >= 0) {
@@ -321,6 +360,7 @@ std::string ToJson(const TrainResult& result) {
                         {"elements", result.parameter_elements},
                         {"bytes", result.parameter_bytes}};
   json["state_bytes"] = result.state_bytes;
+  json["micro_batches"] = result.micro_batches;
   const auto known = [](int64_t bytes) {
     return bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(bytes);
   };

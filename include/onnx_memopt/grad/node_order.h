@@ -1,6 +1,6 @@
 // The order in which the nodes of a training step stand in the file.
 //
-//   OrderForDepthFirst(*graph.value(loss).producer, graph);
+//   OrderForDepthFirst(graph, ir::kMainBlock, step.loss);
 #ifndef ONNX_MEMOPT_GRAD_NODE_ORDER_H_
 #define ONNX_MEMOPT_GRAD_NODE_ORDER_H_
 
@@ -13,7 +13,8 @@ namespace onnx_memopt::grad {
 // so that the first one is the first to run, and `loss` is last of all.
 // Otherwise the update of the first layer, which needs the whole backward pass,
 // would run first, and all other gradients' operands be held meanwhile.
-void OrderForDepthFirst(ir::Graph& graph, ir::ValueId loss);
+void OrderForDepthFirst(ir::Graph& graph, ir::BlockId block,
+                        ir::ValueId loss);
 
 }  // namespace onnx_memopt::grad
 

@@ -30,6 +30,14 @@ enum class Optimizer : uint8_t {
   kAdamW,  // Adam with the weight decay beside the gradient, not in it
 };
 
+// What the forward and the backward pass compute in. Parameters, states and
+// updates are as the model has them, in float32.
+enum class Precision : uint8_t {
+  kFloat32,   // as the model is
+  kFloat16,   // with a loss scale that the step adapts
+  kBfloat16,  // has the range of float32 and needs no scale
+};
+
 struct StepOptions {
   Loss loss = Loss::kCrossEntropy;
   // Which output the loss is of; may be empty if the model has only one of a
@@ -57,6 +65,15 @@ struct StepOptions {
   std::vector<std::string> freeze;
   // Gradients are results too.
   bool gradients = false;
+
+  // Micro-batches in a step, one after the other. The model's batch is that of
+  // one of them, and the step's inputs hold this many.
+  int64_t accumulate = 1;
+  Precision precision = Precision::kFloat32;
+  // Of kFloat16: what the loss scale begins with, and the number of steps
+  // without overflow after which it doubles.
+  double loss_scale = 65536;
+  int64_t loss_scale_steps = 2000;
 };
 
 }  // namespace onnx_memopt::grad

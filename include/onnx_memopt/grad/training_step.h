@@ -8,6 +8,9 @@
 //             name, states as "PARAMETER.momentum"
 //   results   "loss", "step.next", "PARAMETER.next", "PARAMETER.momentum.next"
 //
+// Mixed precision adds "loss_scale" and "good_steps", and a model that draws
+// "seed" (int64 scalar).
+//
 //   StepOptions options{.loss = Loss::kCrossEntropy};
 //   ASSIGN_OR_RETURN(StepInfo step, BuildTrainingStep(options, &graph));
 #ifndef ONNX_MEMOPT_GRAD_TRAINING_STEP_H_
@@ -15,6 +18,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,6 +32,13 @@ struct StateInfo {
   std::string parameter;  // "w"
 };
 
+// What is added up over the micro-batches of an accumulating step.
+struct SummedValue {
+  ir::ValueId value;
+  // A tensor of its shape that is there anyway; kNoValue for a scalar.
+  ir::ValueId start = ir::kNoValue;
+};
+
 struct StepInfo {
   ir::ValueId loss = ir::kNoValue;
   // Nodes with smaller ids are of the forward pass.
@@ -39,6 +50,9 @@ struct StepInfo {
   // statistics of BatchNormalization.
   std::vector<ir::ValueId> statistics;
   std::vector<StateInfo> states;  // zero at the beginning, like their parameter
+  // States of the step as a whole, beside "step", and what they begin with.
+  bool has_loss_scale = false;
+  bool has_seed = false;
   std::vector<std::string> frozen;
   // What is not a parameter although it could be, and other things to know.
   std::vector<std::string> notes;
@@ -47,6 +61,18 @@ struct StepInfo {
   // What the backward pass keeps of the forward pass, without weights and
   // inputs; -1 where a size is unknown.
   int64_t saved_bytes = -1;
+
+  // For AccumulateGradients (accumulate.h), where StepOptions::accumulate is
+  // above 1: inputs that are split along their first axis,
+  std::vector<ir::ValueId> batched;
+  // sums, first that of the loss,
+  std::vector<SummedValue> sums;
+  // running statistics and what a micro-batch makes of them,
+  std::vector<std::pair<ir::ValueId, ir::ValueId>> moved_statistics;
+  // a constant that stands for the number of the micro-batch, if it is read,
+  ir::ValueId micro_batch = ir::kNoValue;
+  // and nodes that run after the last micro-batch: the updates.
+  std::vector<ir::NodeId> after;
 };
 
 absl::StatusOr<StepInfo> BuildTrainingStep(const StepOptions& options,
