@@ -54,7 +54,8 @@ constexpr bool IsUnique() {
 }
 static_assert(IsUnique(), "an op has two rows");
 
-constexpr OpInfo kUnknownOp{};
+// Of its types nothing is known either.
+constexpr OpInfo kUnknownOp{.float16_since = 0, .bfloat16_since = 0};
 
 }  // namespace
 
@@ -71,6 +72,30 @@ const OpInfo& FindOpInfo(absl::string_view domain, absl::string_view name) {
 const OpInfo& UnknownOp() { return kUnknownOp; }
 
 bool IsKnown(const OpInfo& info) { return !info.name.empty(); }
+
+bool Takes(const OpInfo& info, ElementType half, int version) {
+  const int since =
+      half == ElementType::kBfloat16 ? info.bfloat16_since : info.float16_since;
+  return IsKnown(info) && since > 0 && version >= since;
+}
+
+absl::string_view Name(Float32Need need) {
+  switch (need) {
+    case Float32Need::kStatistics:
+      return "statistics";
+    case Float32Need::kReduction:
+      return "reduction";
+    case Float32Need::kRunningSum:
+      return "running sum";
+    case Float32Need::kRange:
+      return "range";
+    case Float32Need::kCoordinates:
+      return "coordinates";
+    case Float32Need::kNone:
+      break;
+  }
+  return "";
+}
 
 absl::Span<const OpInfo> AllOpInfo() { return kTable; }
 

@@ -12,8 +12,14 @@
 
 namespace onnx_memopt::ir::op_table {
 
-constexpr Row Ms(absl::string_view name) { return Row(kMicrosoft, name); }
-constexpr Row Nchwc(absl::string_view name) { return Row(kNchwc, name); }
+// Kernels for the CPU and for GPUs take float16, few of them bfloat16.
+constexpr Row Ms(absl::string_view name) {
+  return Row(kMicrosoft, name).Bfloat16Since(0);
+}
+// Of the CPU, in float32 only.
+constexpr Row Nchwc(absl::string_view name) {
+  return Row(kNchwc, name).Float16Since(0).Bfloat16Since(0);
+}
 template <int64_t kFlops>
 constexpr Row MsUnary(absl::string_view name) {
   return Ms(name)
@@ -29,7 +35,11 @@ constexpr Row MsCompute(absl::string_view name, FlopsRule flops = nullptr,
 // Integer arithmetic between a dequantisation and a quantisation.
 template <int64_t kFlops>
 constexpr Row QLinear(absl::string_view name) {
-  return Ms(name).Cheap().Flops(flops::PerResult<kFlops>).NoGradient();
+  return Ms(name)
+      .Float16Since(0)
+      .Cheap()
+      .Flops(flops::PerResult<kFlops>)
+      .NoGradient();
 }
 
 inline constexpr OpInfo kContribRows[] = {
@@ -41,6 +51,7 @@ inline constexpr OpInfo kContribRows[] = {
     Ms("BiasSplitGelu").Cheap().GradientUnknown(),
     Ms("SwiGLU").Cheap().GradientUnknown(),
     Ms("BiasSoftmax")
+        .Float32(Float32Need::kStatistics)
         .Moderate()
         .Flops(flops::PerResult<flops::kSoftmaxFlops + 1>)
         .Shape(shape_rules::SameAsFirst)
@@ -84,6 +95,7 @@ inline constexpr OpInfo kContribRows[] = {
         .Flops(flops::PerResult<flops::kNormalizationFlops + 2>)
         .GradientUnknown(),
     Ms("QEmbedLayerNormalization")
+        .Float16Since(0)
         .Moderate()
         .Flops(flops::PerResult<flops::kNormalizationFlops + 8>)
         .NoGradient(),
@@ -114,12 +126,16 @@ inline constexpr OpInfo kContribRows[] = {
         .Flow(flow_rules::Gemm)
         .GradientUnknown(),
     MsCompute("GemmFastGelu").GradientUnknown(),
-    MsCompute("GemmFloat8").NoGradient(),
+    MsCompute("GemmFloat8").Float16Since(0).NoGradient(),
     MsCompute("SparseToDenseMatMul").GradientUnknown(),
     MsCompute("Inverse", flops::Inverse, shape_rules::SameAsFirst)
+        .Float32(Float32Need::kReduction)
         .Flow(flow_rules::BatchOfMatrices)
         .Gradient(kNone, At(0)),
-    MsCompute("CDist").GradientUnknown(),
+    MsCompute("CDist")
+        .Float16Since(0)
+        .Float32(Float32Need::kReduction)
+        .GradientUnknown(),
     // Weights of a few bits are constants; the activation has a gradient.
     MsCompute("MatMulNBits", flops::MatMulNBits)
         .Flow(flow_rules::MatMulNBits)
@@ -127,15 +143,19 @@ inline constexpr OpInfo kContribRows[] = {
     MsCompute("MatMulBnb4", flops::MatMulNBits).Gradient(At(1, 2)),
     MsCompute("MatMulFpQ4").GradientUnknown(),
     MsCompute("DynamicQuantizeMatMul", flops::MatMul, shape_rules::MatMul)
+        .Float16Since(0)
         .NoGradient(),
-    MsCompute("MatMulIntegerToFloat", flops::MatMul).NoGradient(),
-    MsCompute("MatMulInteger16", flops::MatMul).NoGradient(),
-    MsCompute("QGemm", flops::Gemm).NoGradient(),
+    MsCompute("MatMulIntegerToFloat", flops::MatMul)
+        .Float16Since(0)
+        .NoGradient(),
+    MsCompute("MatMulInteger16", flops::MatMul).Float16Since(0).NoGradient(),
+    MsCompute("QGemm", flops::Gemm).Float16Since(0).NoGradient(),
     // ONNX Runtime's kernels write a mixture into its input's buffer.
     MsCompute("MoE", flops::MixtureOfExperts, shape_rules::SameAsFirst)
         .InPlace(At(0))
         .GradientUnknown(),
     MsCompute("QMoE", nullptr, shape_rules::SameAsFirst)
+        .Float16Since(0)
         .InPlace(At(0))
         .GradientUnknown(),
 
@@ -154,7 +174,9 @@ inline constexpr OpInfo kContribRows[] = {
 
     // Attention.
     MsCompute("Attention", flops::ProjectedAttention).GradientUnknown(),
-    MsCompute("QAttention", flops::QuantizedProjectedAttention).NoGradient(),
+    MsCompute("QAttention", flops::QuantizedProjectedAttention)
+        .Float16Since(0)
+        .NoGradient(),
     MsCompute("MultiHeadAttention", flops::MultiHeadAttention)
         .Flow(flow_rules::MultiHeadAttention)
         .GradientUnknown(),
@@ -181,12 +203,14 @@ inline constexpr OpInfo kContribRows[] = {
 
     // Quantised layers.
     Ms("QuantizeLinear")
+        .Float16Since(0)
         .Cheap()
         .Flops(flops::PerResult<4>)
         .Shape(shape_rules::QuantizeLinear)
         .Flow(flow_rules::QuantizeLinear)
         .NoGradient(),
     Ms("DequantizeLinear")
+        .Float16Since(0)
         .Cheap()
         .Flops(flops::PerResult<2>)
         .Shape(shape_rules::DequantizeLinear)
@@ -212,8 +236,12 @@ inline constexpr OpInfo kContribRows[] = {
         .NoGradient(),
     Ms("QLinearReduceMean").Moderate().Flops(flops::PerOperand<1>).NoGradient(),
     MsCompute("QLinearConv", flops::QLinearConv).NoGradient(),
-    Ms("ReduceSumInteger").Moderate().Flops(flops::PerOperand<1>).NoGradient(),
-    MsCompute("DynamicQuantizeLSTM").NoGradient(),
+    Ms("ReduceSumInteger")
+        .Float16Since(0)
+        .Moderate()
+        .Flops(flops::PerOperand<1>)
+        .NoGradient(),
+    MsCompute("DynamicQuantizeLSTM").Float16Since(0).NoGradient(),
     Ms("GatherBlockQuantized")
         .Cheap()
         .Flops(flops::PerResult<2>)
@@ -234,15 +262,19 @@ inline constexpr OpInfo kContribRows[] = {
     Ms("Unique").Moderate().GradientUnknown(),
     Ms("UnfoldTensor").Cheap().Flops(flops::Zero).Gradient(kNone),
     Ms("TorchEmbedding").Cheap().Flops(flops::Zero).Gradient(At(1, 2)),
-    Ms("CropAndResize").Moderate().GradientUnknown(),
+    Ms("CropAndResize")
+        .Float16Since(0)
+        .Float32(Float32Need::kCoordinates)
+        .Moderate()
+        .GradientUnknown(),
     Ms("GridSample").Moderate().Flops(flops::Interpolation).Gradient(At(0, 1)),
     Ms("ComplexMul").Cheap().Flops(flops::PerResult<3>).Gradient(At(0, 1)),
     Ms("ComplexMulConj").Cheap().Flops(flops::PerResult<3>).Gradient(At(0, 1)),
-    Ms("Rfft").Expensive().Gradient(kNone),
-    Ms("Irfft").Expensive().Gradient(kNone),
-    Ms("IsAllFinite").Moderate().NoGradient(),
-    Ms("MurmurHash3").Moderate().NoGradient(),
-    Ms("Tokenizer").Moderate().NoGradient(),
+    Ms("Rfft").Float32(Float32Need::kReduction).Expensive().Gradient(kNone),
+    Ms("Irfft").Float32(Float32Need::kReduction).Expensive().Gradient(kNone),
+    Ms("IsAllFinite").Float16Since(0).Moderate().NoGradient(),
+    Ms("MurmurHash3").Float16Since(0).Moderate().NoGradient(),
+    Ms("Tokenizer").Float16Since(0).Moderate().NoGradient(),
     Ms("NGramRepeatBlock").Moderate().GradientUnknown(),
 
     // Blocked layouts of ONNX Runtime's CPU convolutions. Channels are padded

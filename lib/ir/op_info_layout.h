@@ -22,20 +22,25 @@ inline constexpr OpInfo kLayoutRows[] = {
     View("Reshape", shape_rules::Reshape, flow_rules::Reshape),
     View("Squeeze", shape_rules::Squeeze, flow_rules::Flatten),
     View("Unsqueeze", shape_rules::Unsqueeze, flow_rules::Flatten),
-    View("Optional", nullptr),
-    View("OptionalGetElement", nullptr),
+    View("Optional", nullptr).Bfloat16Since(28),
+    View("OptionalGetElement", nullptr).Bfloat16Since(28),
 
     // Constants, and facts of a tensor that need none of its data.
     Op("Constant").Free().NoGradient(),
     Op("Shape").Free().Shape(shape_rules::ShapeOf).NoGradient(),
     Op("Size").Free().Shape(shape_rules::Size).NoGradient(),
-    Op("OptionalHasElement").Free().NoGradient(),
+    Op("OptionalHasElement").Bfloat16Since(28).Free().NoGradient(),
     Op("SequenceEmpty").Free().NoGradient(),
     Op("SequenceLength").Free().NoGradient(),
-    Move("ConstantOfShape", shape_rules::ConstantOfShape).NoGradient(),
-    Move("EyeLike", shape_rules::EyeLike).NoGradient(),
+    Move("ConstantOfShape", shape_rules::ConstantOfShape)
+        .Bfloat16Since(20)
+        .NoGradient(),
+    Move("EyeLike", shape_rules::EyeLike).Bfloat16Since(22).NoGradient(),
     // start + i * delta.
     Op("Range")
+        .Float16Since(27)
+        .Bfloat16Since(27)
+        .Float32(Float32Need::kCoordinates)
         .Cheap()
         .Flops(flops::PerResult<2>)
         .Shape(shape_rules::Range)
@@ -44,7 +49,7 @@ inline constexpr OpInfo kLayoutRows[] = {
     // Moves. Sizes that the gradient needs are those of operand and result, so
     // only index operands are saved.
     Move("CenterCropPad", nullptr).Gradient(kNone),
-    Move("Compress", nullptr).Gradient(At(1)),
+    Move("Compress", nullptr).Bfloat16Since(28).Gradient(At(1)),
     Move("Concat", shape_rules::Concat)
         .Flow(flow_rules::Concat)
         .Gradient(kNone),
@@ -65,11 +70,13 @@ inline constexpr OpInfo kLayoutRows[] = {
         .Gradient(At(1)),
     Move("NonZero", nullptr).NoGradient(),
     Move("OneHot", shape_rules::OneHot)
+        .Bfloat16Since(0)
         .Flow(flow_rules::OneHot)
         .Gradient(At(0, 1)),
     // Mode reflect or edge may read an element several times: pads and axes.
     Move("Pad", shape_rules::Pad).Flow(flow_rules::Pad).Gradient(At(1, 3)),
     Move("ReverseSequence", shape_rules::SameAsFirst)
+        .Bfloat16Since(28)
         .Flow(flow_rules::ReverseSequence)
         .Gradient(At(1)),
     Move("Slice", shape_rules::Slice)
@@ -87,12 +94,13 @@ inline constexpr OpInfo kLayoutRows[] = {
         .InPlace(At(0))
         .Flow(flow_rules::Trilu)
         .Gradient(At(1)),
-    Op("Unique").Moderate().GradientUnknown(),
+    Op("Unique").Bfloat16Since(28).Moderate().GradientUnknown(),
 
     // Writes into a copy of operand 0, or into it. Reductions by product and
     // extremum need everything, plain writes only the indices. ONNX Runtime's
     // ScatterND has a result of its own.
     Move("Scatter", shape_rules::SameAsFirst)
+        .Bfloat16Since(0)
         .InPlace(At(0))
         .Flow(flow_rules::ScatterElements)
         .Gradient(At(1)),
@@ -116,25 +124,29 @@ inline constexpr OpInfo kLayoutRows[] = {
         .Gradient(kNone),
 
     // Sequences. The position operands are saved.
-    Move("ConcatFromSequence", nullptr).GradientUnknown(),
-    Move("SequenceAt", nullptr).Gradient(At(1)),
-    Move("SequenceConstruct", nullptr).Gradient(kNone),
+    Move("ConcatFromSequence", nullptr).Bfloat16Since(0).GradientUnknown(),
+    Move("SequenceAt", nullptr).Bfloat16Since(0).Gradient(At(1)),
+    Move("SequenceConstruct", nullptr).Bfloat16Since(0).Gradient(kNone),
     Move("SequenceErase", nullptr).Gradient(At(1)),
-    Move("SequenceInsert", nullptr).Gradient(At(2)),
-    Move("SplitToSequence", nullptr).Gradient(At(1)),
+    Move("SequenceInsert", nullptr).Bfloat16Since(0).Gradient(At(2)),
+    Move("SplitToSequence", nullptr).Bfloat16Since(24).Gradient(At(1)),
 
     // Strings.
     Move("RegexFullMatch", nullptr).NoGradient(),
     Move("StringConcat", nullptr).NoGradient(),
     Move("StringNormalizer", nullptr).NoGradient(),
     Move("StringSplit", nullptr).NoGradient(),
-    Op("TfIdfVectorizer").Moderate().NoGradient(),
+    Op("TfIdfVectorizer")
+        .Float16Since(0)
+        .Bfloat16Since(0)
+        .Moderate()
+        .NoGradient(),
 
     // Control flow: cost, randomness and gradient are those of the bodies.
-    Op("If").GradientUnknown(),
-    Op("Loop").GradientUnknown(),
-    Op("Scan").GradientUnknown(),
-    Op("SequenceMap").GradientUnknown(),
+    Op("If").Bfloat16Since(16).GradientUnknown(),
+    Op("Loop").Bfloat16Since(16).GradientUnknown(),
+    Op("Scan").Bfloat16Since(16).GradientUnknown(),
+    Op("SequenceMap").Bfloat16Since(0).GradientUnknown(),
 };
 
 }  // namespace onnx_memopt::ir::op_table

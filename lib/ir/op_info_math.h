@@ -53,7 +53,10 @@ inline constexpr OpInfo kMathRows[] = {
     Binary("Mul").Gradient(At(0, 1)),
     Binary("Div").Gradient(At(0, 1)),
     // d/dB of A^B is the result times log(A).
-    Binary<kTf>("Pow").Gradient(At(0, 1), At(0)),
+    Binary<kTf>("Pow")
+        .Bfloat16Since(15)
+        .Float32(Float32Need::kRange)
+        .Gradient(At(0, 1), At(0)),
     // Divide, truncate, multiply, subtract. d/dB is -trunc(A / B).
     Binary<4>("Mod").Gradient(At(0, 1)),
     Op("Max")
@@ -80,8 +83,9 @@ inline constexpr OpInfo kMathRows[] = {
         .Shape(shape_rules::BroadcastFloat)
         .Flow(flow_rules::Elementwise)
         .Gradient(kNone),
-    Unary<2>("PRelu").Gradient(At(0, 1)),
+    Unary<2>("PRelu").Bfloat16Since(16).Gradient(At(0, 1)),
     Op("Where")
+        .Bfloat16Since(16)
         .Cheap()
         .Flops(flops::PerResult<1>)
         .Shape(shape_rules::Where)
@@ -93,14 +97,18 @@ inline constexpr OpInfo kMathRows[] = {
     // Comparisons and bits.
     Compare("Equal"),
     Compare("Greater"),
-    Compare("GreaterOrEqual"),
+    Compare("GreaterOrEqual").Bfloat16Since(16),
     Compare("Less"),
-    Compare("LessOrEqual"),
+    Compare("LessOrEqual").Bfloat16Since(16),
     Compare("And"),
     Compare("Or"),
     Compare("Xor"),
     Unary<1>("Not").Shape(shape_rules::BoolLikeFirst).NoGradient(),
-    Unary<1>("IsInf").Shape(shape_rules::BoolLikeFirst).NoGradient(),
+    Unary<1>("IsInf")
+        .Float16Since(20)
+        .Bfloat16Since(20)
+        .Shape(shape_rules::BoolLikeFirst)
+        .NoGradient(),
     Unary<1>("IsNaN").Shape(shape_rules::BoolLikeFirst).NoGradient(),
     Bits("BitShift"),
     Bits("BitwiseAnd"),
@@ -113,53 +121,82 @@ inline constexpr OpInfo kMathRows[] = {
     Arithmetic1("Neg").Gradient(kNone),
     Arithmetic1("Ceil").NoGradient(),
     Arithmetic1("Floor").NoGradient(),
-    Arithmetic1("Round").NoGradient(),
+    Arithmetic1("Round").Bfloat16Since(22).NoGradient(),
     Arithmetic1("Sign").NoGradient(),
-    Arithmetic1<kTf>("Sqrt").Gradient(kNone, At(0)),
-    Unary<1>("Reciprocal").Gradient(kNone, At(0)),
-    Unary<kTf>("Acos").Gradient(At(0)),
-    Unary<kTf>("Acosh").Gradient(At(0)),
-    Unary<kTf>("Asin").Gradient(At(0)),
-    Unary<kTf>("Asinh").Gradient(At(0)),
-    Unary<kTf>("Atan").Gradient(At(0)),
-    Unary<kTf>("Atanh").Gradient(At(0)),
-    Unary<kTf>("Cos").Gradient(At(0)),
-    Unary<kTf>("Cosh").Gradient(At(0)),
+    Arithmetic1<kTf>("Sqrt")
+        .Float32(Float32Need::kRange)
+        .Gradient(kNone, At(0)),
+    Unary<1>("Reciprocal").Float32(Float32Need::kRange).Gradient(kNone, At(0)),
+    Unary<kTf>("Acos").Bfloat16Since(22).Gradient(At(0)),
+    Unary<kTf>("Acosh")
+        .Bfloat16Since(22)
+        .Float32(Float32Need::kRange)
+        .Gradient(At(0)),
+    Unary<kTf>("Asin").Bfloat16Since(22).Gradient(At(0)),
+    Unary<kTf>("Asinh").Bfloat16Since(22).Gradient(At(0)),
+    Unary<kTf>("Atan").Bfloat16Since(22).Gradient(At(0)),
+    Unary<kTf>("Atanh")
+        .Bfloat16Since(22)
+        .Float32(Float32Need::kRange)
+        .Gradient(At(0)),
+    Unary<kTf>("Cos")
+        .Bfloat16Since(22)
+        .Float32(Float32Need::kRange)
+        .Gradient(At(0)),
+    Unary<kTf>("Cosh")
+        .Bfloat16Since(22)
+        .Float32(Float32Need::kRange)
+        .Gradient(At(0)),
     Unary<kTf>("Erf").Gradient(At(0)),
-    Unary<kTf>("Exp").Gradient(kNone, At(0)),
-    Unary<kTf>("Log").Gradient(At(0)),
-    Unary<kTf>("Sin").Gradient(At(0)),
-    Unary<kTf>("Sinh").Gradient(At(0)),
+    Unary<kTf>("Exp").Float32(Float32Need::kRange).Gradient(kNone, At(0)),
+    Unary<kTf>("Log").Float32(Float32Need::kRange).Gradient(At(0)),
+    Unary<kTf>("Sin")
+        .Bfloat16Since(22)
+        .Float32(Float32Need::kRange)
+        .Gradient(At(0)),
+    Unary<kTf>("Sinh")
+        .Bfloat16Since(22)
+        .Float32(Float32Need::kRange)
+        .Gradient(At(0)),
     // d tan = 1 + tan^2.
-    Unary<kTf>("Tan").Gradient(kNone, At(0)),
+    Unary<kTf>("Tan")
+        .Bfloat16Since(22)
+        .Float32(Float32Need::kRange)
+        .Gradient(kNone, At(0)),
 
     // Activations. Those with a slope attribute need their operand, since a
     // negative slope hides its sign.
-    Activation<kTf + 3>("Celu").Gradient(At(0)),
-    Activation<kTf + 3>("Elu").Gradient(At(0)),
-    Activation<4>("HardSigmoid").Gradient(kNone, At(0)),
-    Activation<2>("LeakyRelu").Gradient(At(0)),
+    Activation<kTf + 3>("Celu").Float16Since(28).Bfloat16Since(28).Gradient(
+        At(0)),
+    Activation<kTf + 3>("Elu").Bfloat16Since(22).Gradient(At(0)),
+    Activation<4>("HardSigmoid").Bfloat16Since(22).Gradient(kNone, At(0)),
+    Activation<2>("LeakyRelu").Bfloat16Since(16).Gradient(At(0)),
     Activation<1>("Relu").Gradient(kNone, At(0)),
-    Activation<kTf + 4>("Selu").Gradient(At(0)),
-    Activation<3>("Shrink").Gradient(At(0)),
+    Activation<kTf + 4>("Selu").Bfloat16Since(22).Gradient(At(0)),
+    Activation<3>("Shrink").Bfloat16Since(0).Gradient(At(0)),
     Activation<flops::kSigmoidFlops>("Sigmoid").Gradient(kNone, At(0)),
-    Activation<2 * kTf + 1>("Softplus").Gradient(At(0)),
-    Activation<3>("Softsign").Gradient(At(0)),
+    Activation<2 * kTf + 1>("Softplus")
+        .Bfloat16Since(22)
+        .Float32(Float32Need::kRange)
+        .Gradient(At(0)),
+    Activation<3>("Softsign").Bfloat16Since(22).Gradient(At(0)),
     Activation<kTf>("Tanh").Gradient(kNone, At(0)),
-    Activation<1>("ThresholdedRelu").Gradient(At(0)),
+    Activation<1>("ThresholdedRelu").Bfloat16Since(22).Gradient(At(0)),
     // The bounds are operands.
     Activation<2>("Clip").Gradient(At(0, 1, 2)),
     // Gelu's kernel has a result of its own; HardSwish, Mish and Swish have no
     // kernel and run as their function bodies.
     Unary<kTf + 4>("Gelu").Gradient(At(0)),
-    Unary<5>("HardSwish").Gradient(At(0)),
+    Unary<5>("HardSwish").Bfloat16Since(22).Gradient(At(0)),
     // x * tanh(log(1 + exp(x)))
-    Unary<3 * kTf + 2>("Mish").Gradient(At(0)),
+    Unary<3 * kTf + 2>("Mish").Bfloat16Since(22).Gradient(At(0)),
     Unary<flops::kSigmoidFlops + 2>("Swish").Gradient(At(0)),
     // Legacy names that ONNX Runtime still knows in this domain.
     Unary<2>("Affine").Gradient(kNone),
     Unary<2>("ImageScaler").Flow(nullptr).Gradient(kNone),
-    Unary<2 * kTf + 3>("ParametricSoftplus").Gradient(At(0)),
+    Unary<2 * kTf + 3>("ParametricSoftplus")
+        .Float32(Float32Need::kRange)
+        .Gradient(At(0)),
     Activation<kTf + 2>("ScaledTanh").Gradient(kNone, At(0)),
 
     // Changes of element type. In place where the sizes agree.
@@ -187,12 +224,16 @@ inline constexpr OpInfo kMathRows[] = {
 
     // Quantisers. Rounding has no gradient; a scale that is trained has.
     Op("QuantizeLinear")
+        .Float16Since(19)
+        .Bfloat16Since(19)
         .Cheap()
         .Flops(flops::PerResult<4>)
         .Shape(shape_rules::QuantizeLinear)
         .Flow(flow_rules::QuantizeLinear)
         .NoGradient(),
     Op("DequantizeLinear")
+        .Float16Since(19)
+        .Bfloat16Since(19)
         .Cheap()
         .Flops(flops::PerResult<2>)
         .Shape(shape_rules::DequantizeLinear)
@@ -200,6 +241,8 @@ inline constexpr OpInfo kMathRows[] = {
         .Gradient(At(0, 2)),
     // The extrema, then as QuantizeLinear.
     Op("DynamicQuantizeLinear")
+        .Float16Since(0)
+        .Bfloat16Since(0)
         .Moderate()
         .Flops(flops::PerOperand<6>)
         .Shape(shape_rules::DynamicQuantizeLinear)
@@ -207,36 +250,42 @@ inline constexpr OpInfo kMathRows[] = {
 
     // Random numbers. Dropout draws in training, and copies otherwise.
     Op("Bernoulli")
+        .Bfloat16Since(22)
         .Cheap()
         .Random()
         .Flops(flops::PerResult<1>)
         .Shape(shape_rules::RandomLike)
         .NoGradient(),
     Op("Dropout")
+        .Bfloat16Since(22)
         .Cheap()
         .Random()
         .Flops(flops::PerResult<2>)
         .Shape(shape_rules::Dropout)
         .Flow(flow_rules::Dropout)
         .Gradient(At(1, 2), At(1)),
-    Op("Multinomial").Moderate().Random().NoGradient(),
+    Op("Multinomial").Bfloat16Since(22).Moderate().Random().NoGradient(),
     Op("RandomNormal")
+        .Bfloat16Since(22)
         .Cheap()
         .Random()
         .Flops(flops::PerResult<kTf>)
         .NoGradient(),
     Op("RandomNormalLike")
+        .Bfloat16Since(22)
         .Cheap()
         .Random()
         .Flops(flops::PerResult<kTf>)
         .Shape(shape_rules::RandomLike)
         .NoGradient(),
     Op("RandomUniform")
+        .Bfloat16Since(22)
         .Cheap()
         .Random()
         .Flops(flops::PerResult<2>)
         .NoGradient(),
     Op("RandomUniformLike")
+        .Bfloat16Since(22)
         .Cheap()
         .Random()
         .Flops(flops::PerResult<2>)

@@ -7,8 +7,13 @@
 
 namespace onnx_memopt::ir::op_table {
 
-constexpr Row Ml(absl::string_view name) { return Row(kMl, name); }
-constexpr Row Training(absl::string_view name) { return Row(kTraining, name); }
+// Results are float32 by these ops' schemas, as is what optimisers update.
+constexpr Row Ml(absl::string_view name) {
+  return Row(kMl, name).Float16Since(0).Bfloat16Since(0);
+}
+constexpr Row Training(absl::string_view name) {
+  return Row(kTraining, name).Float16Since(0).Bfloat16Since(0);
+}
 
 inline constexpr OpInfo kMlRows[] = {
     // Elementwise, and moves.
@@ -51,7 +56,7 @@ inline constexpr OpInfo kMlRows[] = {
     Ml("TreeEnsembleRegressor").Expensive().NoGradient(),
 
     // Its score and probability functions are blocks.
-    Row(kPreview, "FlexAttention").GradientUnknown(),
+    Row(kPreview, "FlexAttention").Bfloat16Since(1).GradientUnknown(),
 
     // Optimiser steps are elementwise, but read state that the same step
     // replaces: kept out of recomputation.

@@ -25,18 +25,27 @@ constexpr Row Normalize(absl::string_view name) {
 }
 
 inline constexpr OpInfo kReduceRows[] = {
-    Reduce<2>("ReduceL1").Gradient(At(0, 1)),
-    Reduce<2>("ReduceL2").Gradient(At(0, 1), At(0)),
+    Reduce<2>("ReduceL1").Float32(Float32Need::kReduction).Gradient(At(0, 1)),
+    Reduce<2>("ReduceL2")
+        .Float32(Float32Need::kReduction)
+        .Gradient(At(0, 1), At(0)),
     // d log(sum x) = 1 / sum x = exp(-result).
-    Reduce<1>("ReduceLogSum").Gradient(At(1), At(0)),
+    Reduce<1>("ReduceLogSum")
+        .Float32(Float32Need::kReduction)
+        .Gradient(At(1), At(0)),
     Reduce<flops::kTranscendentalFlops + 3>("ReduceLogSumExp")
+        .Float32(Float32Need::kReduction)
         .Gradient(At(0, 1), At(0)),
     Reduce<1>("ReduceMax").Gradient(At(0, 1), At(0)),
-    Reduce<1>("ReduceMean").Gradient(At(1)),
+    Reduce<1>("ReduceMean").Float32(Float32Need::kReduction).Gradient(At(1)),
     Reduce<1>("ReduceMin").Gradient(At(0, 1), At(0)),
-    Reduce<1>("ReduceProd").Gradient(At(0, 1), At(0)),
-    Reduce<1>("ReduceSum").Gradient(At(1)),
-    Reduce<2>("ReduceSumSquare").Gradient(At(0, 1)),
+    Reduce<1>("ReduceProd")
+        .Float32(Float32Need::kReduction)
+        .Gradient(At(0, 1), At(0)),
+    Reduce<1>("ReduceSum").Float32(Float32Need::kReduction).Gradient(At(1)),
+    Reduce<2>("ReduceSumSquare")
+        .Float32(Float32Need::kReduction)
+        .Gradient(At(0, 1)),
     Op("ArgMax")
         .Moderate()
         .Flops(flops::PerOperand<1>)
@@ -51,19 +60,30 @@ inline constexpr OpInfo kReduceRows[] = {
         .NoGradient(),
     // At least a comparison for each element.
     Op("TopK")
+        .Bfloat16Since(24)
         .Moderate()
         .Flops(flops::PerOperand<1>)
         .Shape(shape_rules::TopK)
         .Flow(flow_rules::OtherAxes)
         .Gradient(kNone, At(1)),
-    Normalize<1>("CumSum").Flow(flow_rules::CumSum).Gradient(At(1)),
-    Normalize<1>("CumProd").Flow(flow_rules::CumSum).Gradient(At(0, 1), At(0)),
+    Normalize<1>("CumSum")
+        .Float16Since(14)
+        .Bfloat16Since(14)
+        .Float32(Float32Need::kRunningSum)
+        .Flow(flow_rules::CumSum)
+        .Gradient(At(1)),
+    Normalize<1>("CumProd")
+        .Float32(Float32Need::kRunningSum)
+        .Flow(flow_rules::CumSum)
+        .Gradient(At(0, 1), At(0)),
 
     Normalize<flops::kSoftmaxFlops>("Softmax")
+        .Float32(Float32Need::kStatistics)
         .InPlace(At(0))
         .Flow(flow_rules::Softmax)
         .Gradient(kNone, At(0)),
     Normalize<flops::kSoftmaxFlops>("LogSoftmax")
+        .Float32(Float32Need::kStatistics)
         .InPlace(At(0))
         .Flow(flow_rules::Softmax)
         .Gradient(kNone, At(0)),
@@ -72,6 +92,7 @@ inline constexpr OpInfo kReduceRows[] = {
     // In training the batch statistics are no results: they are made again
     // from the operand.
     Op("BatchNormalization")
+        .Bfloat16Since(14)
         .Moderate()
         .Flops(flops::PerResult<2>)
         .Shape(shape_rules::BatchNormalization)
@@ -81,24 +102,31 @@ inline constexpr OpInfo kReduceRows[] = {
         .Flow(flow_rules::GroupNormalization)
         .Gradient(At(0, 1)),
     Normalize<flops::kNormalizationFlops>("InstanceNormalization")
+        .Bfloat16Since(22)
+        .Float32(Float32Need::kStatistics)
         .Flow(flow_rules::InstanceNormalization)
         .Gradient(At(0, 1)),
     Op("LayerNormalization")
+        .Float32Results(At(1, 2))
         .Moderate()
         .Flops(flops::PerResult<flops::kNormalizationFlops>)
         .Shape(shape_rules::LayerNormalization)
         .Flow(flow_rules::LayerNormalization)
         .Gradient(At(0, 1), At(1, 2)),
     Op("LRN")
+        .Float32(Float32Need::kRange)
         .Moderate()
         .Flops(flops::LocalResponse)
         .Shape(shape_rules::SameAsFirst)
         .Flow(flow_rules::LocalResponse)
         .Gradient(At(0), At(0)),
     Normalize<3>("LpNormalization")
+        .Bfloat16Since(22)
+        .Float32(Float32Need::kStatistics)
         .Flow(flow_rules::OtherAxes)
         .Gradient(At(0), At(0)),
     Normalize<5>("MeanVarianceNormalization")
+        .Float32(Float32Need::kStatistics)
         .Flow(flow_rules::MeanVarianceNormalization)
         .Gradient(At(0)),
     Normalize<4>("RMSNormalization")
@@ -113,11 +141,14 @@ inline constexpr OpInfo kReduceRows[] = {
         .Gradient(At(0, 1), At(1)),
 
     Op("NegativeLogLikelihoodLoss")
+        .Bfloat16Since(22)
+        .Float32(Float32Need::kStatistics)
         .Moderate()
         .Flops(flops::PerOperand<2, 1>)
         .Gradient(At(1, 2)),
     // Scores, or the log probabilities where they are a result.
     Op("SoftmaxCrossEntropyLoss")
+        .Float32(Float32Need::kStatistics)
         .Moderate()
         .Flops(flops::PerOperand<flops::kSoftmaxFlops>)
         .Gradient(At(0, 1, 2), At(1)),

@@ -57,6 +57,34 @@ class Row {
     row.info_.random = true;
     return row;
   }
+  // The versions of the op's domain from which on its schema takes 16-bit
+  // tensors; 0: none does.
+  constexpr Row Float16Since(int version) const {
+    Row row = *this;
+    row.info_.float16_since = version;
+    return row;
+  }
+  constexpr Row Bfloat16Since(int version) const {
+    Row row = *this;
+    row.info_.bfloat16_since = version;
+    return row;
+  }
+  // In a 16-bit model it still computes in float32.
+  constexpr Row Float32(Float32Need need) const {
+    Row row = *this;
+    row.info_.needs_float32 = need;
+    return row;
+  }
+  constexpr Row Float32Operands(uint32_t operands) const {
+    Row row = *this;
+    row.info_.float32_operands = operands;
+    return row;
+  }
+  constexpr Row Float32Results(uint32_t results) const {
+    Row row = *this;
+    row.info_.float32_results = results;
+    return row;
+  }
   constexpr Row Flops(FlopsRule rule) const {
     Row row = *this;
     row.info_.flops = rule;

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "onnx_memopt/ir/flow_rules.h"
 #include "onnx_memopt/ir/shape_rules.h"
+#include "onnx_memopt/ir/type.h"
 
 namespace onnx_memopt::ir {
 
@@ -31,6 +32,19 @@ enum class RecomputeCost : uint8_t {
   kModerate,   // a few passes: reductions, normalisation, softmax, pooling
   kExpensive,  // more arithmetic than data: matrix products, convolutions
 };
+
+// Why an op computes in float32 although the rest of a model is in 16 bits.
+// What its schema demands is in OpInfo::float16_since.
+enum class Float32Need : uint8_t {
+  kNone,         // as good in 16 bits, but for rounding
+  kStatistics,   // softmax, norms: sums of exponentials and squares
+  kReduction,    // adds or multiplies many elements
+  kRunningSum,   // each element carries the error of all before it
+  kRange,        // of its results, or of what it is good for: exp, log, sin
+  kCoordinates,  // positions, which 11 bits do not tell apart
+};
+// "", "statistics", "reduction", ...
+absl::string_view Name(Float32Need need);
 
 // Which operands and results the gradient needs, as bit masks; bit 31 stands
 // for "this and all later ones".
@@ -62,6 +76,15 @@ struct OpInfo {
   // shapes, indices, comparisons or rounded values: their gradient is nowhere
   // other than zero.
   bool differentiable = true;
+  // Versions of the domain from which on its schema takes float16 and bfloat16
+  // wherever it takes float32; 0: none does.
+  int float16_since = 1;
+  int bfloat16_since = 13;
+  Float32Need needs_float32 = Float32Need::kNone;
+  // Operands and results that are float32 whatever the others are, as bit
+  // masks: scales of a Resize.
+  uint32_t float32_operands = 0;
+  uint32_t float32_results = 0;
   RecomputeCost recompute = RecomputeCost::kUnknown;
   FlopsRule flops = nullptr;  // nullptr: unknown
   SavedForBackward saved;
@@ -73,6 +96,9 @@ struct OpInfo {
 const OpInfo& FindOpInfo(absl::string_view domain, absl::string_view name);
 const OpInfo& UnknownOp();
 bool IsKnown(const OpInfo& info);
+// True if the op, in this version of its domain, takes the 16-bit type wherever
+// it takes float32, but for float32_operands and float32_results.
+bool Takes(const OpInfo& info, ElementType half, int version);
 // All rows, sorted by domain and name.
 absl::Span<const OpInfo> AllOpInfo();
 

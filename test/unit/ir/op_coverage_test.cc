@@ -2,8 +2,10 @@
 // and with docs/ops.md, which lists the table. To write that file anew:
 //
 //   ONNX_MEMOPT_UPDATE_DOCS=1 build/release/test/op_coverage_test
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -92,6 +94,56 @@ TEST(OpCoverageTest, MasksFitTheSchemas) {
     EXPECT_LT(row.view_of, schema->max_input()) << row.name;
   }
   EXPECT_GE(num_checked, 200);
+}
+
+std::string TensorOf(ElementType element) {
+  return absl::StrCat("tensor(", std::string(Name(element)), ")");
+}
+
+// Whether a schema takes `half` wherever it takes float32, but for the operands
+// and results of the row that are float32 in any case; nullopt where it takes
+// no float32.
+std::optional<bool> SchemaTakes(const onnx::OpSchema& schema, const OpInfo& row,
+                                ElementType half) {
+  const std::string single = TensorOf(ElementType::kFloat);
+  std::optional<bool> takes;
+  const auto check = [&](const auto& parameters, uint32_t kept) {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const onnx::DataTypeSet& types = parameters[i].GetTypes();
+      const auto has = [&](const std::string& name) {
+        return std::any_of(types.begin(), types.end(),
+                           [&](const auto* type) { return *type == name; });
+      };
+      if (!has(single) || (kept >> i & 1U) != 0) continue;
+      takes = takes.value_or(true) && has(TensorOf(half));
+    }
+  };
+  check(schema.inputs(), row.float32_operands);
+  check(schema.outputs(), row.float32_results);
+  return takes;
+}
+
+// Ops of ONNX's own domain exactly, in each of their versions; of others no
+// more than the schema takes.
+TEST(OpCoverageTest, SixteenBitTypesAreThoseOfTheSchemas) {
+  int num_checked = 0;
+  for (const onnx::OpSchema& schema :
+       onnx::OpSchemaRegistry::get_all_schemas_with_history()) {
+    const OpInfo& row = FindOpInfo(schema.domain(), schema.Name());
+    for (const ElementType half :
+         {ElementType::kFloat16, ElementType::kBfloat16}) {
+      const std::optional<bool> takes = SchemaTakes(schema, row, half);
+      if (!takes) continue;
+      ++num_checked;
+      const bool claimed = Takes(row, half, schema.since_version());
+      EXPECT_TRUE(schema.domain().empty() ? claimed == *takes
+                                          : !claimed || *takes)
+          << schema.Name() << "-" << schema.since_version() << ", "
+          << std::string(Name(half)) << ": the schema "
+          << (*takes ? "takes it" : "does not take it");
+    }
+  }
+  EXPECT_GE(num_checked, 900);
 }
 
 struct NamedShapeRule {
@@ -338,6 +390,23 @@ std::string SavedName(const SavedForBackward& saved) {
   return name;
 }
 
+std::string SinceName(int version) {
+  return version == 0 ? "" : absl::StrCat(version);
+}
+
+std::string Float32Name(const OpInfo& row) {
+  std::string name(Name(row.needs_float32));
+  if (row.float32_operands != 0) {
+    absl::StrAppend(&name, name.empty() ? "" : ", ", "operands ",
+                    MaskName(row.float32_operands));
+  }
+  if (row.float32_results != 0) {
+    absl::StrAppend(&name, name.empty() ? "" : ", ", "results ",
+                    MaskName(row.float32_results));
+  }
+  return name;
+}
+
 absl::string_view CostName(RecomputeCost cost) {
   switch (cost) {
     case RecomputeCost::kFree:
@@ -375,12 +444,18 @@ std::string RenderTable() {
       "- flow: the rule that says how it can be run in parts "
       "(`include/onnx_memopt/ir/flow_rules.h`);\n"
       "  empty means not at all.\n"
+      "- float16, bfloat16: the version of the op's domain from which on it "
+      "takes these types\n"
+      "  wherever it takes float32; empty means never.\n"
+      "- float32: why it computes in float32 in a model of 16 bits, or which "
+      "operands and results\n"
+      "  are float32 in any case.\n"
       "\n"
       "An op that is not listed is handled as one of which nothing is known.\n"
       "\n"
       "| op | domain | view | in place | random | recompute | flops | saved | "
-      "shape rule | flow | differentiable |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "shape rule | flow | differentiable | float16 | bfloat16 | float32 |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const OpInfo& row : AllOpInfo()) {
     absl::StrAppend(
         &text, "| ", row.name, " | ",
@@ -392,7 +467,10 @@ std::string RenderTable() {
                     " | ", SavedName(row.saved));
     absl::StrAppend(&text, " | ", ShapeRuleName(row.shape), " | ",
                     FlowRuleName(row.flow), " | ",
-                    row.differentiable ? "yes" : "no", " |\n");
+                    row.differentiable ? "yes" : "no", " | ");
+    absl::StrAppend(&text, SinceName(row.float16_since), " | ",
+                    SinceName(row.bfloat16_since), " | ", Float32Name(row),
+                    " |\n");
   }
   return text;
 }
