@@ -80,21 +80,23 @@ class Converter {
         named_[Index(block.results[i])] = plan_.results[Index(id)][i];
       }
     }
+    // Now: types are about to change.
     wanted_.resize(graph_.num_values());
+    reads_.resize(graph_.num_nodes());
     for (NodeId id : nodes_) {
       const Node& node = graph_.node(id);
+      reads_[Index(id)].resize(node.operands.size());
       for (size_t i = 0; i < node.operands.size(); ++i) {
+        const ValueId operand = node.operands[i];
         Width width;
-        if (!Wanted(id, i, &width)) continue;
-        wanted_[Index(node.operands[i])][static_cast<size_t>(width)] = true;
+        if (operand == kNoValue || !is_float_[Index(operand)] ||
+            !WantedWidth(plan_, graph_, id, i, &width)) {
+          continue;
+        }
+        reads_[Index(id)][i] = width;
+        wanted_[Index(operand)][static_cast<size_t>(width)] = true;
       }
     }
-  }
-
-  bool Wanted(NodeId id, size_t index, Width* width) const {
-    const ValueId operand = graph_.node(id).operands[index];
-    return operand != kNoValue && is_float_[Index(operand)] &&
-           WantedWidth(plan_, graph_, id, index, width);
   }
 
   ValueId& Version(ValueId value, Width width) {
@@ -270,11 +272,11 @@ class Converter {
     for (size_t i = 0; i < num_operands; ++i) {
       const ValueId operand = graph_.node(id).operands[i];
       if (operand == kNoValue || !is_float_[Index(operand)]) continue;
-      Width width;
-      if (!Wanted(id, i, &width)) {
-        width = Version(operand, Width::kHalf) != kNoValue ? Width::kHalf
-                                                           : Width::kSingle;
-      } else {
+      const std::optional<Width>& wanted = reads_[Index(id)][i];
+      const Width width = wanted.value_or(
+          Version(operand, Width::kHalf) != kNoValue ? Width::kHalf
+                                                     : Width::kSingle);
+      if (wanted) {
         has_float = true;
         reads_half = reads_half || width == Width::kHalf;
       }
@@ -431,6 +433,8 @@ class Converter {
   std::vector<std::array<ValueId, 2>> versions_;  // by Width
   std::vector<std::optional<Width>> named_;       // of results of blocks
   std::vector<std::array<bool, 2>> wanted_;
+  // By NodeId and operand: the width that is read; nullopt: any.
+  std::vector<std::vector<std::optional<Width>>> reads_;
   Insertions before_;
   Insertions after_;
   llvm::DenseMap<BlockId, std::vector<NodeId>> dead_;

@@ -214,10 +214,29 @@ class Planner {
         }
       }
     }
+    LowerWhatStays();
     // A name has one type, whatever it stands for.
     while (AgreeOnNames()) {
     }
     return absl::OkStatus();
+  }
+
+  // Results that have to be what they are: weights that the caller may replace,
+  // and what calls define.
+  void LowerWhatStays() {
+    for (BlockId id : blocks_) {
+      const Block& block = graph_.block(id);
+      for (size_t i = 0; i < block.results.size(); ++i) {
+        const Value& value = graph_.value(block.results[i]);
+        const bool is_weight = value.kind == ir::ValueKind::kInitializer &&
+                               !IsFloatConstant(graph_, block.results[i]);
+        const bool is_calls =
+            value.producer != ir::kNoNode && node(value.producer).is_call;
+        if (is_weight || is_calls) {
+          plan_.results[Index(id)][i] = Width::kSingle;
+        }
+      }
+    }
   }
 
   // Params and results before it are carried.
