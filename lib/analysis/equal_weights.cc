@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "analysis/weight_reader.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/BLAKE3.h"
+#include "onnx_memopt/ir/weight_reader.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::analysis {
@@ -19,6 +19,7 @@ namespace {
 
 using ir::Weight;
 using ir::WeightId;
+using ir::WeightReader;
 using ir::WeightStorage;
 
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
@@ -89,6 +90,10 @@ class Finder {
         absl::StrCat(static_cast<int>(weight.element), " ",
                      weight.storage == WeightStorage::kTyped ? "t" : "r", " ",
                      WeightReader::StoredBytes(weight));
+    if (weight.is_transformed()) {
+      absl::StrAppend(&key, " from ", static_cast<int>(weight.transform.from),
+                      weight.transform.clamp ? " clamped" : "");
+    }
     for (int64_t dim : weight.dims) absl::StrAppend(&key, " ", dim);
     return key;
   }
@@ -178,7 +183,7 @@ class Finder {
   static std::optional<int64_t> ElementBytes(const Weight& weight) {
     const std::optional<int> bits = BitWidth(weight.element);
     if (!bits || *bits % 8 != 0 || weight.storage == WeightStorage::kTyped ||
-        weight.element == ir::ElementType::kString) {
+        weight.is_transformed() || weight.element == ir::ElementType::kString) {
       return std::nullopt;
     }
     return *bits / 8;

@@ -173,6 +173,10 @@ class Run {
     if (options_.rewrite) {
       RETURN_IF_ERROR(Rewrite());
       shown = Shown();
+    } else if (!options_.passes.empty()) {
+      ASSIGN_OR_RETURN(std::vector<pass::PassRun> runs,
+                       pass::PreviewPipeline(pipeline_, graph_));
+      ListPasses(std::move(runs));
     }
     AnalysisManager analyses(&shown);
     if (options_.rewrite) {
@@ -191,15 +195,18 @@ class Run {
       if (in_memory_ ? memory_output_ != nullptr : !options_.output.empty()) {
         Progress("writing");
         io::ExportOptions options;
+        std::vector<ir::Weight> made;
+        options.made = &made;
         if (options_.annotate) {
           ASSIGN_OR_RETURN(options.metadata, DescribeNodes(shown, analyses));
         }
         ASSIGN_OR_RETURN(const onnx::ModelProto proto,
                          io::Export(*model_, graph_, options));
         if (in_memory_) {
-          ASSIGN_OR_RETURN(*memory_output_, io::SaveToString(proto, *model_));
+          ASSIGN_OR_RETURN(*memory_output_,
+                           io::SaveToString(proto, *model_, made));
         } else {
-          RETURN_IF_ERROR(Write(proto));
+          RETURN_IF_ERROR(Write(proto, made));
         }
       }
     }
@@ -362,6 +369,11 @@ class Run {
     };
     ASSIGN_OR_RETURN(std::vector<pass::PassRun> runs,
                      RunPipeline(pipeline_, graph_, options));
+    ListPasses(std::move(runs));
+    return absl::OkStatus();
+  }
+
+  void ListPasses(std::vector<pass::PassRun> runs) {
     report_.passes.clear();
     for (pass::PassRun& run : runs) {
       report_.passes.push_back({.name = std::move(run.name),
@@ -369,7 +381,6 @@ class Run {
                                 .seconds = run.seconds,
                                 .remarks = std::move(run.remarks)});
     }
-    return absl::OkStatus();
   }
 
   // Bytes of weights that lie in the model file and that passes moved into
@@ -389,9 +400,11 @@ class Run {
     return bytes;
   }
 
-  absl::Status Write(const onnx::ModelProto& proto) {
+  absl::Status Write(const onnx::ModelProto& proto,
+                     absl::Span<const ir::Weight> made) {
     error_path_ = options_.output == "-" ? "stdout" : options_.output;
     io::SaveOptions save;
+    save.made = made;
     switch (options_.external_data) {
       case ExternalDataMode::kAuto:
         save.external_data = io::ExternalData::kAuto;

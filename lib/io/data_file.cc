@@ -44,7 +44,8 @@ void ClearInline(onnx::TensorProto* tensor) {
 
 }  // namespace
 
-absl::Status DataFile::Plan(const LoadedModel& source, bool move_inline,
+absl::Status DataFile::Plan(const LoadedModel& source,
+                            const PayloadTable& payloads, bool move_inline,
                             onnx::ModelProto* model) {
   return ForEachMutableTensor(
       model,
@@ -52,6 +53,14 @@ absl::Status DataFile::Plan(const LoadedModel& source, bool move_inline,
         // The name may be a view into the tensor.
         const std::string name(place.name);
         if (IsExternal(*tensor)) return PlanExternal(source, name, tensor);
+        ASSIGN_OR_RETURN(const ir::Weight* made, payloads.MadeFor(*tensor));
+        if (made != nullptr) {
+          const bool from_external =
+              made->storage == ir::WeightStorage::kExternal;
+          return place.is_initializer && (move_inline || from_external)
+                     ? PlanMade(*made, tensor)
+                     : absl::OkStatus();
+        }
         if (move_inline && place.is_initializer) {
           return PlanInline(source, name, tensor);
         }
@@ -94,7 +103,7 @@ absl::Status DataFile::PlanExternal(const LoadedModel& source,
   if (const auto it = placed_.find(key); it != placed_.end()) {
     offset = it->second;
   } else {
-    RETURN_IF_ERROR(Allocate(std::move(weight), &offset));
+    RETURN_IF_ERROR(Allocate(std::move(weight), /*is_made=*/false, &offset));
     placed_.emplace(key, offset);
   }
   SetExternalEntry(location_, offset, std::get<2>(key), tensor);
@@ -117,14 +126,24 @@ absl::Status DataFile::PlanInline(const LoadedModel& source,
   }
   const int64_t size = weight.size_bytes;
   int64_t offset = 0;
-  RETURN_IF_ERROR(Allocate(std::move(weight), &offset));
+  RETURN_IF_ERROR(Allocate(std::move(weight), /*is_made=*/false, &offset));
   ClearInline(tensor);
   tensor->clear_external_data();
   SetExternalEntry(location_, offset, size, tensor);
   return absl::OkStatus();
 }
 
-absl::Status DataFile::Allocate(ir::Weight weight, int64_t* offset_bytes) {
+absl::Status DataFile::PlanMade(const ir::Weight& weight,
+                                onnx::TensorProto* tensor) {
+  int64_t offset = 0;
+  RETURN_IF_ERROR(Allocate(weight, /*is_made=*/true, &offset));
+  ClearInline(tensor);
+  SetExternalEntry(location_, offset, weight.size_bytes, tensor);
+  return absl::OkStatus();
+}
+
+absl::Status DataFile::Allocate(ir::Weight weight, bool is_made,
+                                int64_t* offset_bytes) {
   const int64_t size = weight.size_bytes;
   const int64_t alignment = size >= kPageBytes ? kPageBytes : kSmallAlignment;
   const std::optional<int64_t> aligned = CheckedAdd(end_, alignment - 1);
@@ -136,7 +155,7 @@ absl::Status DataFile::Allocate(ir::Weight weight, int64_t* offset_bytes) {
   }
   *offset_bytes = *end - size;
   end_ = *end;
-  entries_.push_back({std::move(weight), *offset_bytes});
+  entries_.push_back({std::move(weight), *offset_bytes, is_made});
   return absl::OkStatus();
 }
 
@@ -148,12 +167,17 @@ std::vector<std::string> DataFile::SourcePaths() const {
 }
 
 absl::Status DataFile::Write(const LoadedModel& source, FileWriter* out) const {
+  ir::WeightReader reader;
   for (const Entry& entry : entries_) {
     const ir::Weight& weight = entry.weight;
     const int64_t alignment =
         weight.size_bytes >= kPageBytes ? kPageBytes : kSmallAlignment;
     RETURN_IF_ERROR(out->PadTo(alignment));
-    if (weight.storage == ir::WeightStorage::kExternal) {
+    if (entry.is_made) {
+      RETURN_IF_ERROR(VisitMade(
+          source, weight, &reader,
+          [&](absl::string_view bytes) { return out->Append(bytes); }));
+    } else if (weight.storage == ir::WeightStorage::kExternal) {
       const ir::ExternalRange& range = weight.external;
       const absl::Status copied =
           out->CopyFrom(sources_.at(range.path).get(), range.offset_bytes,

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "io/payload_table.h"
 #include "onnx/onnx_pb.h"
 #include "onnx_memopt/io/loaded_model.h"
 #include "onnx_memopt/ir/weight.h"
@@ -30,10 +31,11 @@ class DataFile {
   explicit DataFile(std::string location) : location_(std::move(location)) {}
 
   // Makes every external tensor of `model` refer to this file, in order of
-  // appearance. With `move_inline`, initializers of kMinPayloadBytes and more
-  // become external too. Opens the files that ranges are copied from.
-  absl::Status Plan(const LoadedModel& source, bool move_inline,
-                    onnx::ModelProto* model);
+  // appearance, as initializers that are made from external data do. With
+  // `move_inline`, initializers of kMinPayloadBytes and more become external
+  // too. Opens the files that ranges are copied from.
+  absl::Status Plan(const LoadedModel& source, const PayloadTable& payloads,
+                    bool move_inline, onnx::ModelProto* model);
 
   bool empty() const { return entries_.empty(); }
   // Paths of the files that ranges are copied from.
@@ -44,14 +46,16 @@ class DataFile {
   struct Entry {
     ir::Weight weight;
     int64_t offset_bytes = 0;
+    bool is_made = false;
   };
 
   absl::Status PlanExternal(const LoadedModel& source, absl::string_view name,
                             onnx::TensorProto* tensor);
   absl::Status PlanInline(const LoadedModel& source, absl::string_view name,
                           onnx::TensorProto* tensor);
+  absl::Status PlanMade(const ir::Weight& weight, onnx::TensorProto* tensor);
   // A place for the weight's bytes.
-  absl::Status Allocate(ir::Weight weight, int64_t* offset_bytes);
+  absl::Status Allocate(ir::Weight weight, bool is_made, int64_t* offset_bytes);
 
   std::string location_;
   int64_t end_ = 0;

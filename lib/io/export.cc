@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -11,7 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "io/attribute_proto.h"
+#include "io/payload_table.h"
 #include "io/type_proto.h"
+#include "onnx_memopt/io/payload_scan.h"
+#include "onnx_memopt/io/tensor_values.h"
+#include "onnx_memopt/ir/weight_reader.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::io {
@@ -26,8 +31,12 @@ using ir::ValueId;
 
 class Exporter {
  public:
-  Exporter(const ir::Graph& graph, const NodeMetadata& metadata)
-      : graph_(graph), metadata_(metadata) {}
+  Exporter(const LoadedModel& source, const ir::Graph& graph,
+           const ExportOptions& options)
+      : source_(source),
+        graph_(graph),
+        metadata_(options.metadata),
+        made_(options.made) {}
 
   // `proto` is the source's graph that `id` was read from.
   absl::Status RewriteGraph(BlockId id, onnx::GraphProto* proto) {
@@ -37,6 +46,8 @@ class Exporter {
     const absl::flat_hash_set<std::string> removed =
         RemovedNames(block, left.nodes, *proto);
     if (!removed.empty()) TakeOut(removed, &left, proto);
+    EraseReplaced(block, proto);
+    Retype(block, proto);
     RETURN_IF_ERROR(WriteNodes(block, proto));
     return WriteInitializers(block, proto);
   }
@@ -125,6 +136,46 @@ class Exporter {
     field->DeleteSubrange(kept, field->size() - kept);
   }
 
+  // Initializers that a pass made anew under their old name.
+  void EraseReplaced(const Block& block, onnx::GraphProto* proto) const {
+    absl::flat_hash_set<absl::string_view> made;
+    for (ValueId id : block.initializers) {
+      const ir::Value& value = graph_.value(id);
+      if (value.source_block == ir::kNoBlock) made.insert(value.name);
+    }
+    if (made.empty()) return;
+    EraseIf(proto->mutable_initializer(), [&](const onnx::TensorProto& t) {
+      return made.contains(t.name());
+    });
+  }
+
+  // Element types that a pass changed, wherever the graph states them.
+  void Retype(const Block& block, onnx::GraphProto* proto) const {
+    absl::flat_hash_map<absl::string_view, ir::ElementType> changed;
+    const auto look = [&](ValueId id) {
+      if (id == kNoValue) return;
+      const ir::Value& value = graph_.value(id);
+      if (value.source_block == ir::kNoBlock && value.type.is_tensor()) {
+        changed[value.name] = value.type.element;
+      }
+    };
+    for (ValueId param : block.params) look(param);
+    for (ValueId initializer : block.initializers) look(initializer);
+    for (NodeId node : block.nodes) {
+      for (ValueId result : graph_.node(node).results) look(result);
+    }
+    if (changed.empty()) return;
+    for (auto* infos : {proto->mutable_input(), proto->mutable_output(),
+                        proto->mutable_value_info()}) {
+      for (onnx::ValueInfoProto& info : *infos) {
+        const auto it = changed.find(info.name());
+        if (it == changed.end() || !info.type().has_tensor_type()) continue;
+        info.mutable_type()->mutable_tensor_type()->set_elem_type(
+            static_cast<int32_t>(it->second));
+      }
+    }
+  }
+
   // Tensors that the source graph defines and this block of the IR does not.
   absl::flat_hash_set<std::string> RemovedNames(
       const Block& block,
@@ -143,13 +194,13 @@ class Exporter {
     const auto check = [&](const std::string& name) {
       if (!name.empty() && !kept.contains(name)) removed.insert(name);
     };
-    for (const auto& tensor : proto.initializer()) check(tensor.name());
-    for (const auto& tensor : proto.sparse_initializer()) {
-      check(tensor.values().name());
-    }
     for (const auto& node : nodes) {
       for (const std::string& output : node.output()) check(output);
     }
+    for (const auto& tensor : proto.sparse_initializer()) {
+      check(tensor.values().name());
+    }
+    for (const auto& tensor : proto.initializer()) check(tensor.name());
     return removed;
   }
 
@@ -224,7 +275,9 @@ class Exporter {
     for (ValueId id : block.initializers) {
       const ir::Value& value = graph_.value(id);
       if (value.source_block == ir::kNoBlock) {
-        RETURN_IF_ERROR(MakeTensor(value, proto->add_initializer()));
+        onnx::TensorProto* tensor = proto->add_initializer();
+        tensor->set_name(value.name);
+        RETURN_IF_ERROR(MakeTensor(graph_.weight(value.weight), tensor));
         continue;
       }
       if (block.from_source) continue;
@@ -279,7 +332,14 @@ class Exporter {
     RenameAll(node.operands, out->mutable_input());
     RenameAll(node.results, out->mutable_output());
     for (const ir::Attribute& attribute : node.attributes) {
-      RETURN_IF_ERROR(ToAttributeProto(attribute, out->add_attribute()));
+      onnx::AttributeProto* written = out->add_attribute();
+      if (const auto* id = std::get_if<ir::WeightId>(&attribute.value)) {
+        written->set_name(attribute.name);
+        written->set_type(onnx::AttributeProto::TENSOR);
+        RETURN_IF_ERROR(MakeTensor(graph_.weight(*id), written->mutable_t()));
+      } else {
+        RETURN_IF_ERROR(ToAttributeProto(attribute, written));
+      }
     }
     for (BlockId id : node.blocks) {
       onnx::AttributeProto* attribute = out->add_attribute();
@@ -308,23 +368,34 @@ class Exporter {
     *out->mutable_type() = ToTypeProto(value.type, &dims_);
   }
 
-  // A weight that a pass made.
-  absl::Status MakeTensor(const ir::Value& value,
-                          onnx::TensorProto* out) const {
-    const ir::Weight& weight = graph_.weight(value.weight);
-    if (weight.storage != ir::WeightStorage::kRaw) {
+  // A weight that a pass made. One that is large, or to be made from external
+  // data, is left to Save where the caller wants that.
+  absl::Status MakeTensor(const ir::Weight& weight, onnx::TensorProto* out) {
+    const bool external = weight.storage == ir::WeightStorage::kExternal;
+    if (!external && !HasRawForm(weight)) {
       return absl::InternalError(absl::StrCat(
-          "initializer \"", value.name, "\" of a pass has no plain bytes"));
+          "initializer \"", weight.name, "\" of a pass has no plain bytes"));
     }
-    out->set_name(value.name);
     out->set_data_type(static_cast<int32_t>(weight.element));
     out->mutable_dims()->Add(weight.dims.begin(), weight.dims.end());
-    out->set_raw_data(weight.bytes.data(), weight.bytes.size());
-    return absl::OkStatus();
+    if (made_ != nullptr &&
+        (external || weight.size_bytes > kMinPayloadBytes)) {
+      SetMarker(source_.payloads().size() + made_->size(), out);
+      made_->push_back(weight);
+      return absl::OkStatus();
+    }
+    std::string* bytes = out->mutable_raw_data();
+    return VisitMade(source_, weight, &reader_, [&](absl::string_view part) {
+      bytes->append(part.data(), part.size());
+      return absl::OkStatus();
+    });
   }
 
+  const LoadedModel& source_;
   const ir::Graph& graph_;
   const NodeMetadata& metadata_;
+  std::vector<ir::Weight>* const made_;
+  ir::WeightReader reader_;
   const std::string empty_;
   // By the source's graph. References stay valid while more are added.
   absl::node_hash_map<BlockId, Left> left_;
@@ -337,7 +408,8 @@ absl::StatusOr<onnx::ModelProto> Export(const LoadedModel& source,
                                         const ir::Graph& graph,
                                         const ExportOptions& options) {
   onnx::ModelProto model = source.proto();
-  Exporter exporter(graph, options.metadata);
+  if (options.made != nullptr) options.made->clear();
+  Exporter exporter(source, graph, options);
   RETURN_IF_ERROR(exporter.RewriteGraph(ir::kMainBlock, model.mutable_graph()));
   const ir::Block& main = graph.block(ir::kMainBlock);
   exporter.RewriteInterface(main, model.mutable_graph());

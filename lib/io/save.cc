@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "io/data_file.h"
 #include "io/external_data.h"
+#include "io/payload_table.h"
 #include "io/text_model.h"
 #include "onnx_memopt/io/payload_splice.h"
 #include "onnx_memopt/io/tensor_walk.h"
@@ -71,9 +72,11 @@ std::string NormalLocation(absl::string_view location) {
 class Saver {
  public:
   Saver(const onnx::ModelProto& skeleton, const LoadedModel& source,
-        const std::string& path, const SaveOptions& options)
+        const std::string& path, const SaveOptions& options,
+        PayloadTable payloads)
       : skeleton_(skeleton),
         source_(source),
+        payloads_(std::move(payloads)),
         path_(path),
         options_(options),
         to_stdout_(path == "-"),
@@ -86,6 +89,8 @@ class Saver {
   absl::Status CollectExternal();
   absl::Status ApplyMode(ExternalData mode);
   absl::Status RewriteReferences();
+  // Gives tensors that a pass made their bytes, for the text syntax.
+  absl::Status FillMade();
   absl::Status Serialize();
   absl::Status CheckTargets() const;
   absl::StatusOr<SaveResult> Write();
@@ -101,11 +106,13 @@ class Saver {
 
   const onnx::ModelProto& skeleton_;
   const LoadedModel& source_;
+  const PayloadTable payloads_;
   const std::string path_;
   const SaveOptions options_;
   const bool to_stdout_;
 
   bool same_folder_ = false;
+  bool makes_external_ = false;              // something from external data
   std::vector<std::string> external_paths_;  // in use by the skeleton
   std::optional<onnx::ModelProto> edited_;
   DataFile data_;
@@ -117,6 +124,11 @@ class Saver {
 
 absl::Status Saver::CollectExternal() {
   std::set<std::string> paths;
+  for (const ir::Weight& weight : payloads_.made()) {
+    if (weight.storage != ir::WeightStorage::kExternal) continue;
+    paths.insert(weight.external.path);
+    makes_external_ = true;
+  }
   RETURN_IF_ERROR(ForEachTensor(
       skeleton_,
       [&](const onnx::TensorProto& tensor,
@@ -170,14 +182,32 @@ absl::Status Saver::ApplyMode(ExternalData mode) {
   if (mode == ExternalData::kCopy && external_paths_.empty()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(data_.Plan(
-      source_, /*move_inline=*/mode == ExternalData::kAll, mutable_model()));
+  RETURN_IF_ERROR(data_.Plan(source_, payloads_,
+                             /*move_inline=*/mode == ExternalData::kAll,
+                             mutable_model()));
   has_data_file_ = !data_.empty();
   return absl::OkStatus();
 }
 
+absl::Status Saver::FillMade() {
+  if (payloads_.made().empty()) return absl::OkStatus();
+  ir::WeightReader reader;
+  return ForEachMutableTensor(
+      mutable_model(),
+      [&](onnx::TensorProto* tensor, const TensorPlace&) -> absl::Status {
+        ASSIGN_OR_RETURN(const ir::Weight* made, payloads_.MadeFor(*tensor));
+        if (made == nullptr) return absl::OkStatus();
+        ClearMarker(tensor);
+        return VisitMade(source_, *made, &reader, [&](absl::string_view bytes) {
+          tensor->mutable_raw_data()->append(bytes.data(), bytes.size());
+          return absl::OkStatus();
+        });
+      });
+}
+
 absl::Status Saver::Serialize() {
   if (IsTextPath(path_)) {
+    RETURN_IF_ERROR(FillMade());
     RETURN_IF_ERROR(ForEachTensor(
         model(),
         [](const onnx::TensorProto& tensor,
@@ -199,7 +229,7 @@ absl::Status Saver::Serialize() {
     // Only a model from memory can have this much in typed fields.
     return absl::OutOfRangeError("the protobuf would have more than 2 GiB");
   }
-  ASSIGN_OR_RETURN(spliced_, SplicePayloads(text_, source_.payloads()));
+  ASSIGN_OR_RETURN(spliced_, SplicePayloads(text_, payloads_.payloads()));
   if (spliced_.size_bytes > options_.max_protobuf_bytes) {
     return absl::OutOfRangeError(
         absl::StrCat("the protobuf would have ", spliced_.size_bytes,
@@ -236,8 +266,14 @@ absl::Status Saver::CheckTargets() const {
 }
 
 absl::StatusOr<int64_t> Saver::WriteModel(FileWriter* out) const {
+  ir::WeightReader reader;
   for (absl::string_view segment : spliced_.segments) {
-    RETURN_IF_ERROR(WriteView(source_, segment, out));
+    const ir::Weight* made = payloads_.StandsFor(segment);
+    RETURN_IF_ERROR(made == nullptr ? WriteView(source_, segment, out)
+                                    : VisitMade(source_, *made, &reader,
+                                                [&](absl::string_view bytes) {
+                                                  return out->Append(bytes);
+                                                }));
   }
   RETURN_IF_ERROR(out->Flush());
   return out->position();
@@ -284,7 +320,8 @@ absl::StatusOr<SaveResult> Saver::Run() {
   RETURN_IF_ERROR(CollectExternal());
   ExternalData mode = options_.external_data;
   if (mode == ExternalData::kAuto) {
-    mode = external_paths_.empty() || same_folder_ || to_stdout_
+    mode = external_paths_.empty() || to_stdout_ ||
+                   (same_folder_ && !makes_external_)
                ? ExternalData::kReference
                : ExternalData::kCopy;
   }
@@ -305,8 +342,16 @@ absl::StatusOr<std::string> Saver::ToString() {
   RETURN_IF_ERROR(Serialize());
   std::string bytes;
   bytes.reserve(static_cast<size_t>(spliced_.size_bytes));
+  ir::WeightReader reader;
+  const auto append = [&](absl::string_view part) {
+    bytes.append(part.data(), part.size());
+    return absl::OkStatus();
+  };
   for (absl::string_view segment : spliced_.segments) {
-    bytes.append(segment.data(), segment.size());
+    const ir::Weight* made = payloads_.StandsFor(segment);
+    RETURN_IF_ERROR(made == nullptr
+                        ? append(segment)
+                        : VisitMade(source_, *made, &reader, append));
   }
   return bytes;
 }
@@ -317,12 +362,16 @@ absl::StatusOr<SaveResult> Save(const onnx::ModelProto& skeleton,
                                 const LoadedModel& source,
                                 const std::string& path,
                                 const SaveOptions& options) {
-  return Saver(skeleton, source, path, options).Run();
+  ASSIGN_OR_RETURN(PayloadTable payloads,
+                   PayloadTable::Create(source, options.made));
+  return Saver(skeleton, source, path, options, std::move(payloads)).Run();
 }
 
 absl::StatusOr<std::string> SaveToString(const onnx::ModelProto& skeleton,
-                                         const LoadedModel& source) {
-  return Saver(skeleton, source, "", {}).ToString();
+                                         const LoadedModel& source,
+                                         absl::Span<const ir::Weight> made) {
+  ASSIGN_OR_RETURN(PayloadTable payloads, PayloadTable::Create(source, made));
+  return Saver(skeleton, source, "", {}, std::move(payloads)).ToString();
 }
 
 }  // namespace onnx_memopt::io

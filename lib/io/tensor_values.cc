@@ -1,12 +1,12 @@
 #include "onnx_memopt/io/tensor_values.h"
 
-#include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "onnx_memopt/ir/contents.h"
 #include "onnx_memopt/ir/type.h"
+#include "onnx_memopt/ir/weight_reader.h"
 #include "onnx_memopt/support/checked_math.h"
+#include "onnx_memopt/support/half.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::io {
@@ -89,20 +89,6 @@ std::vector<int64_t> Unpack(absl::string_view raw, int bits, bool is_signed,
   return values;
 }
 
-double HalfToDouble(uint16_t half) {
-  const int exponent = (half >> 10) & 0x1f;
-  const int fraction = half & 0x3ff;
-  double value = 0;
-  if (exponent == 0x1f) {
-    value = fraction == 0 ? HUGE_VAL : std::nan("");
-  } else if (exponent == 0) {
-    value = std::ldexp(fraction, -24);
-  } else {
-    value = std::ldexp(fraction + 1024, exponent - 25);
-  }
-  return (half & 0x8000) != 0 ? -value : value;
-}
-
 }  // namespace
 
 bool HasRawForm(const Weight& weight) {
@@ -117,7 +103,9 @@ absl::Status VisitRawBytes(
   if (!HasRawForm(weight)) {
     return absl::FailedPreconditionError("has no raw bytes");
   }
-  if (weight.storage == WeightStorage::kRaw) return visit(weight.bytes);
+  if (weight.storage == WeightStorage::kRaw) {
+    return ir::WeightReader().Visit(weight, visit);
+  }
   constexpr size_t kChunk = size_t{1} << 16;
   // An entry is an element, or a byte of several small ones; six bits are a
   // stream of bits.
@@ -199,12 +187,12 @@ std::optional<std::vector<double>> RealValues(const Weight& weight) {
       return Elements<double>(*raw);
     case ElementType::kFloat16:
       for (const uint16_t value : Elements<uint16_t>(*raw)) {
-        values.push_back(HalfToDouble(value));
+        values.push_back(FromFloat16(value));
       }
       return values;
     case ElementType::kBfloat16:
       for (const uint16_t value : Elements<uint16_t>(*raw)) {
-        values.push_back(std::bit_cast<float>(uint32_t{value} << 16));
+        values.push_back(FromBfloat16(value));
       }
       return values;
     default:

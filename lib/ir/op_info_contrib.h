@@ -79,12 +79,14 @@ inline constexpr OpInfo kContribRows[] = {
 
     // Normalisation. Result 3 is the sum of input, skip and bias.
     Ms("SkipLayerNormalization")
+        .Float32Results(At(1, 2))
         .Moderate()
         .Flops(flops::PerResult<flops::kNormalizationFlops + 2>)
         .Shape(shape_rules::SkipLayerNormalization)
         .Flow(flow_rules::SkipLayerNormalization)
         .Gradient(At(0, 1, 2, 4), At(1, 2, 3)),
     Ms("SkipSimplifiedLayerNormalization")
+        .Float32Results(At(1, 2))
         .Moderate()
         .Flops(flops::PerResult<6>)
         .Shape(shape_rules::SkipLayerNormalization)

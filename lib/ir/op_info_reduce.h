@@ -134,6 +134,7 @@ inline constexpr OpInfo kReduceRows[] = {
         .Gradient(At(0, 1)),
     // ONNX Runtime's, in this domain; result 1 is the inverse deviation.
     Op("SimplifiedLayerNormalization")
+        .Float32Results(At(1))
         .Moderate()
         .Flops(flops::PerResult<4>)
         .Shape(shape_rules::LayerNormalization)

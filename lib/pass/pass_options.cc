@@ -39,6 +39,20 @@ absl::StatusOr<int64_t> PassOptions::Int(absl::string_view key,
   return value;
 }
 
+absl::StatusOr<double> PassOptions::Real(absl::string_view key,
+                                         double default_value, double low,
+                                         double high, absl::string_view help) {
+  const std::string* text = Find(key, absl::StrCat(default_value), help);
+  if (text == nullptr) return default_value;
+  double value = 0;
+  // NaN is between no two numbers.
+  if (!absl::SimpleAtod(*text, &value) || !(value >= low && value <= high)) {
+    return BadValue(key, *text,
+                    absl::StrCat("a number from ", low, " to ", high));
+  }
+  return value;
+}
+
 absl::StatusOr<bool> PassOptions::Bool(absl::string_view key,
                                        bool default_value,
                                        absl::string_view help) {

@@ -155,4 +155,22 @@ absl::StatusOr<std::vector<PassRun>> RunPipeline(
   return runs;
 }
 
+absl::StatusOr<std::vector<PassRun>> PreviewPipeline(const Pipeline& pipeline,
+                                                     const ir::Graph& graph) {
+  analysis::AnalysisManager analyses(&graph);
+  std::vector<PassRun> runs;
+  for (const std::unique_ptr<Pass>& pass : pipeline) {
+    PassContext context(&analyses);
+    const absl::Status status = pass->Preview(graph, context);
+    if (!status.ok()) {
+      return absl::Status(status.code(), absl::StrCat("pass ", pass->name(),
+                                                      ": ", status.message()));
+    }
+    if (context.remarks().empty()) continue;
+    runs.push_back({.name = std::string(pass->name()),
+                    .remarks = std::move(context.remarks())});
+  }
+  return runs;
+}
+
 }  // namespace onnx_memopt::pass

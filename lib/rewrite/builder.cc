@@ -1,12 +1,11 @@
 #include "onnx_memopt/rewrite/builder.h"
 
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "onnx_memopt/support/half.h"
 
 namespace onnx_memopt::rewrite {
 namespace {
@@ -30,24 +29,6 @@ int OpsetOf(const ir::Graph& graph) {
   return 0;
 }
 
-// The 16 bits of a half-precision number, rounded to nearest even.
-uint16_t HalfBits(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>((bits >> 16U) & 0x8000U);
-  const float magnitude = std::abs(value);
-  if (std::isnan(value)) return static_cast<uint16_t>(sign | 0x7e00U);
-  // Halfway to the next power of two rounds to it, and that is infinity.
-  if (magnitude >= 65520.0F) return static_cast<uint16_t>(sign | 0x7c00U);
-  if (magnitude < 0x1p-14F) {  // subnormal: a multiple of 2^-24
-    const auto steps =
-        static_cast<uint16_t>(std::nearbyint(magnitude * 0x1p24F));
-    return static_cast<uint16_t>(sign | steps);
-  }
-  const uint32_t rest = bits & 0x7fffffffU;
-  const uint32_t rounded = rest + 0xfffU + ((rest >> 13U) & 1U);
-  return static_cast<uint16_t>(sign | ((rounded - (112U << 23U)) >> 13U));
-}
-
 template <typename Number>
 void AppendBytes(Number number, std::string* bytes) {
   char raw[sizeof(Number)];
@@ -61,13 +42,9 @@ void AppendReal(ElementType element, double value, std::string* bytes) {
     case ElementType::kDouble:
       return AppendBytes(value, bytes);
     case ElementType::kFloat16:
-      return AppendBytes(HalfBits(single), bytes);
-    case ElementType::kBfloat16: {
-      const auto bits = std::bit_cast<uint32_t>(single);
-      return AppendBytes(
-          static_cast<uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U),
-          bytes);
-    }
+      return AppendBytes(ToFloat16(single), bytes);
+    case ElementType::kBfloat16:
+      return AppendBytes(ToBfloat16(single), bytes);
     default:
       return AppendBytes(single, bytes);
   }

@@ -236,6 +236,8 @@ def cli_page() -> str:
          ["onnx-memopt", "estimate", "--help"]),
         ("onnx-memopt verify", "[verify.md](verify.md) has an example, and "
          "says what is measured.\n\n", ["onnx-memopt", "verify", "--help"]),
+        ("onnx-memopt tensors", "[verify.md](verify.md#where-two-models-part) "
+         "has an example.\n\n", ["onnx-memopt", "tensors", "--help"]),
         ("onnx-memopt diff", "[report.md](report.md#comparing-two-reports) has "
          "an example.\n\n", ["onnx-memopt", "diff", "--help"]),
         ("onnx-memopt train", "[training.md](training.md) explains it.\n\n",

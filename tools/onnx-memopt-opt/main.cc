@@ -156,8 +156,10 @@ absl::Status Run(const Arguments& arguments) {
     std::cout << json << "\n";
   }
   if (arguments.output.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const onnx::ModelProto proto, io::Export(*model, graph));
-  return Save(proto, *model, arguments.output, {}).status();
+  std::vector<ir::Weight> made;
+  ASSIGN_OR_RETURN(const onnx::ModelProto proto,
+                   io::Export(*model, graph, {.made = &made}));
+  return Save(proto, *model, arguments.output, {.made = made}).status();
 }
 
 int Main(int argc, char** argv) {

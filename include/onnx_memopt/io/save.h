@@ -16,8 +16,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "onnx/onnx_pb.h"
 #include "onnx_memopt/io/loaded_model.h"
+#include "onnx_memopt/ir/weight.h"
 
 namespace onnx_memopt::io {
 
@@ -40,6 +42,9 @@ struct SaveOptions {
   ExternalData external_data = ExternalData::kAuto;
   // A protobuf of more bytes is not written. Smaller only in tests.
   int64_t max_protobuf_bytes = kMaxProtobufBytes;
+  // What Export left out of the skeleton: it is made while it is written, piece
+  // by piece. kAuto puts what is made from external data into the data file.
+  absl::Span<const ir::Weight> made = {};
 };
 
 struct SaveResult {
@@ -57,8 +62,9 @@ absl::StatusOr<SaveResult> Save(const onnx::ModelProto& skeleton,
                                 const SaveOptions& options);
 
 // The same in memory. External data stays where it is, by the same locations.
-absl::StatusOr<std::string> SaveToString(const onnx::ModelProto& skeleton,
-                                         const LoadedModel& source);
+absl::StatusOr<std::string> SaveToString(
+    const onnx::ModelProto& skeleton, const LoadedModel& source,
+    absl::Span<const ir::Weight> made = {});
 
 }  // namespace onnx_memopt::io
 

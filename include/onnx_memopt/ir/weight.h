@@ -36,8 +36,23 @@ struct ExternalRange {
   int64_t length_bytes = 0;
 };
 
+// What becomes of the stored elements when they are written. The result is
+// never in memory as a whole.
+struct WeightTransform {
+  // What the stored bytes are: kFloat; kUndefined for no transform.
+  ElementType from = ElementType::kUndefined;
+  // Numbers beyond the range of the new type become its largest and smallest,
+  // not infinities.
+  bool clamp = false;
+
+  friend bool operator==(const WeightTransform&,
+                         const WeightTransform&) = default;
+};
+
 struct Weight {
   std::string name;  // for messages: the initializer or the Constant's output
+  // Type, dims and bytes are those of the result of `transform`; storage, bytes
+  // and external say where the stored elements are.
   ElementType element = ElementType::kUndefined;
   llvm::SmallVector<int64_t, 4> dims;
   // Bytes of the dense tensor; of a sparse one, bytes of values and indices.
@@ -45,6 +60,10 @@ struct Weight {
   WeightStorage storage = WeightStorage::kRaw;
   absl::string_view bytes;  // kRaw and kTyped; owned by the loaded model
   ExternalRange external;   // kExternal
+  WeightTransform transform;
+  bool is_transformed() const {
+    return transform.from != ElementType::kUndefined;
+  }
 };
 
 }  // namespace onnx_memopt::ir

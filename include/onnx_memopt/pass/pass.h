@@ -73,6 +73,12 @@ class Pass {
   virtual ~Pass() = default;
   virtual absl::string_view name() const = 0;
   virtual absl::StatusOr<bool> Run(ir::Graph& graph, PassContext& context) = 0;
+  // Remarks on what Run would do, for a report without a rewrite. Of a pass
+  // that has nothing to plan: none.
+  virtual absl::Status Preview(const ir::Graph& /*graph*/,
+                               PassContext& /*context*/) {
+    return absl::OkStatus();
+  }
 };
 
 }  // namespace onnx_memopt::pass

@@ -36,6 +36,9 @@ class PassOptions {
 
   absl::StatusOr<int64_t> Int(absl::string_view key, int64_t default_value,
                               absl::string_view help);
+  // From `low` to `high`.
+  absl::StatusOr<double> Real(absl::string_view key, double default_value,
+                              double low, double high, absl::string_view help);
   absl::StatusOr<bool> Bool(absl::string_view key, bool default_value,
                             absl::string_view help);
   // One of `choices`, by index; the first is the default.

@@ -56,6 +56,10 @@ struct PipelineOptions {
 absl::StatusOr<std::vector<PassRun>> RunPipeline(
     const Pipeline& pipeline, ir::Graph& graph, const PipelineOptions& options);
 
+// What the passes would do, each to the graph as it is: remarks alone.
+absl::StatusOr<std::vector<PassRun>> PreviewPipeline(const Pipeline& pipeline,
+                                                     const ir::Graph& graph);
+
 }  // namespace onnx_memopt::pass
 
 #endif  // ONNX_MEMOPT_PASS_PIPELINE_H_

@@ -1,0 +1,164 @@
+#include "onnx_memopt/rewrite/low_rank.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "Eigen/Core"
+#include "Eigen/Eigenvalues"
+
+namespace onnx_memopt::rewrite {
+namespace {
+
+using FloatMatrix =
+    Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using ConstMap = Eigen::Map<const FloatMatrix>;
+
+// Rows that are widened to double at a time.
+constexpr int64_t kRows = 256;
+
+ConstMap View(const Matrix& matrix) {
+  return {matrix.elements.data(), matrix.rows, matrix.columns};
+}
+
+// Transpose times matrix, or matrix times transpose where that is smaller.
+Eigen::MatrixXd Gram(const Matrix& matrix) {
+  const ConstMap a = View(matrix);
+  if (matrix.columns <= matrix.rows) {
+    Eigen::MatrixXd gram =
+        Eigen::MatrixXd::Zero(matrix.columns, matrix.columns);
+    for (int64_t row = 0; row < matrix.rows; row += kRows) {
+      const Eigen::MatrixXd part =
+          a.middleRows(row, std::min(kRows, matrix.rows - row)).cast<double>();
+      gram.selfadjointView<Eigen::Lower>().rankUpdate(part.transpose());
+    }
+    return gram;
+  }
+  Eigen::MatrixXd gram = Eigen::MatrixXd::Zero(matrix.rows, matrix.rows);
+  for (int64_t column = 0; column < matrix.columns; column += kRows) {
+    const Eigen::MatrixXd part =
+        a.middleCols(column, std::min(kRows, matrix.columns - column))
+            .cast<double>();
+    gram.selfadjointView<Eigen::Lower>().rankUpdate(part);
+  }
+  return gram;
+}
+
+Matrix ToMatrix(const FloatMatrix& matrix) {
+  return {matrix.rows(),
+          matrix.cols(),
+          {matrix.data(), matrix.data() + matrix.size()}};
+}
+
+}  // namespace
+
+struct Spectrum::Vectors {
+  // Of the smaller side, a column each, in the order of the energies.
+  Eigen::MatrixXd columns;
+};
+
+Spectrum::Spectrum() : vectors_(std::make_unique<Vectors>()) {}
+Spectrum::Spectrum(Spectrum&&) noexcept = default;
+Spectrum& Spectrum::operator=(Spectrum&&) noexcept = default;
+Spectrum::~Spectrum() = default;
+
+Matrix Transposed(const Matrix& matrix) {
+  return ToMatrix(View(matrix).transpose());
+}
+
+Spectrum Spectrum::Of(const Matrix& matrix) {
+  assert(matrix.rows > 0 && matrix.columns > 0 && "a matrix has elements");
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(Gram(matrix));
+  Spectrum result;
+  const Eigen::VectorXd& values = solver.eigenvalues();  // ascending
+  result.energies_.resize(static_cast<size_t>(values.size()));
+  for (Eigen::Index i = 0; i < values.size(); ++i) {
+    result.energies_[static_cast<size_t>(values.size() - 1 - i)] =
+        std::max(values[i], 0.0);
+  }
+  result.vectors_->columns = solver.eigenvectors().rowwise().reverse();
+  return result;
+}
+
+double Spectrum::Energy(int64_t rank) const {
+  double kept = 0;
+  double total = 0;
+  for (size_t i = 0; i < energies_.size(); ++i) {
+    total += energies_[i];
+    if (static_cast<int64_t>(i) < rank) kept += energies_[i];
+  }
+  return total > 0 ? kept / total : 1;
+}
+
+int64_t Spectrum::RankFor(double energy) const {
+  double total = 0;
+  for (const double value : energies_) total += value;
+  double rest = total;
+  for (size_t i = 0; i < energies_.size(); ++i) {
+    rest -= energies_[i];
+    // What is left out is compared, so that rounding of the sum does not ask
+    // for ranks of nothing.
+    if (rest <= (1 - energy) * total + 1e-15 * total) {
+      return static_cast<int64_t>(i) + 1;
+    }
+  }
+  return static_cast<int64_t>(energies_.size());
+}
+
+Factors Spectrum::Take(const Matrix& matrix, int64_t rank) const {
+  assert(rank >= 1 && rank <= static_cast<int64_t>(energies_.size()) &&
+         "a rank of the matrix");
+  const ConstMap a = View(matrix);
+  const Eigen::MatrixXd vectors = vectors_->columns.leftCols(rank);
+  // The square roots of the singular values go to both sides, so that neither
+  // has numbers far from one.
+  Eigen::VectorXd scale(rank);
+  for (int64_t i = 0; i < rank; ++i) {
+    const double value = std::pow(energies_[static_cast<size_t>(i)], 0.25);
+    scale[i] = value > 0 ? value : 1;
+  }
+  const Eigen::VectorXd inverse = scale.cwiseInverse();
+  if (matrix.columns <= matrix.rows) {
+    // A is about (A V / s) (s V').
+    FloatMatrix left(matrix.rows, rank);
+    for (int64_t row = 0; row < matrix.rows; row += kRows) {
+      const int64_t count = std::min(kRows, matrix.rows - row);
+      left.middleRows(row, count) = (a.middleRows(row, count).cast<double>() *
+                                     vectors * inverse.asDiagonal())
+                                        .cast<float>();
+    }
+    const FloatMatrix right =
+        (scale.asDiagonal() * vectors.transpose()).cast<float>();
+    return {ToMatrix(left), ToMatrix(right)};
+  }
+  FloatMatrix right(rank, matrix.columns);
+  for (int64_t column = 0; column < matrix.columns; column += kRows) {
+    const int64_t count = std::min(kRows, matrix.columns - column);
+    right.middleCols(column, count) =
+        (inverse.asDiagonal() * vectors.transpose() *
+         a.middleCols(column, count).cast<double>())
+            .cast<float>();
+  }
+  const FloatMatrix left = (vectors * scale.asDiagonal()).cast<float>();
+  return {ToMatrix(left), ToMatrix(right)};
+}
+
+double RelativeError(const Matrix& matrix, const Factors& factors) {
+  const ConstMap a = View(matrix);
+  const ConstMap left = View(factors.left);
+  const Eigen::MatrixXd right = View(factors.right).cast<double>();
+  double error = 0;
+  double total = 0;
+  for (int64_t row = 0; row < matrix.rows; row += kRows) {
+    const int64_t count = std::min(kRows, matrix.rows - row);
+    const Eigen::MatrixXd part = a.middleRows(row, count).cast<double>();
+    total += part.squaredNorm();
+    error += (part - left.middleRows(row, count).cast<double>() * right)
+                 .squaredNorm();
+  }
+  return total > 0 ? std::sqrt(error / total) : std::sqrt(error);
+}
+
+}  // namespace onnx_memopt::rewrite
