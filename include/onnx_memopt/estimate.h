@@ -33,8 +33,10 @@ struct EstimateOptions {
   bool training = true;  // else serving: forward alone
   std::string optimizer = "adam";
   std::string precision = "fp32";
-  std::string loss = "auto";        // "cross-entropy", "mse", "none"
-  std::string checkpoint = "none";  // "selective", "full", "sqrt", a number
+  std::string loss = "auto";  // "cross-entropy", "mse", "none"
+  // "selective", "full", "sqrt", a number of blocks; a size ("8GiB"): the least
+  // that keeps the total below it; "fit": below the GPU's memory.
+  std::string checkpoint = "none";
   std::string attention = "graph";  // as the graph has it; "fused"
   int64_t accumulate = 1;
 

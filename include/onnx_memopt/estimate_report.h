@@ -58,6 +58,33 @@ struct EstimateTensor {
   int64_t bytes = 0;
 };
 
+// Units that are not kept but computed again.
+struct EstimateCheckpoint {
+  std::string first;  // names of units
+  std::string last;
+  int64_t units = 0;
+  int64_t flops = 0;  // of computing them again
+};
+
+// A point of the curve of memory against recomputation.
+struct EstimateCurvePoint {
+  std::string flags;
+  int64_t total_bytes = 0;
+  double overhead = 0;  // a part of a step's arithmetic
+};
+
+// What allocators take from the device for the same step.
+struct EstimateAllocators {
+  int64_t caching_allocated_bytes = 0;      // PyTorch's: rounded
+  int64_t caching_reserved_bytes = 0;       // and fragmented
+  int64_t expandable_reserved_bytes = 0;    // with expandable segments
+  int64_t idle_bytes = 0;                   // what empty_cache() gives back
+  int64_t tensorflow_reserved_bytes = 0;    // with memory growth
+  int64_t runtime_reserved_bytes = 0;       // ONNX Runtime's arena
+  int64_t runtime_same_reserved_bytes = 0;  // with kSameAsRequested
+  std::vector<std::string> advice;
+};
+
 struct EstimateAdvice {
   std::string change;
   std::string flags;  // on the command line; empty: a change of the model
@@ -72,7 +99,11 @@ struct EstimateFit {
   int64_t memory_bytes = 0;
   double bandwidth_gbs = 0;
   double nvlink_gbs = 0;
+  // Dense; 0: not supported, or not fast.
+  double tflops_32 = 0;
+  double tflops_tf32 = 0;
   double tflops_16 = 0;
+  double tflops_8 = 0;
   bool fits = false;
   int64_t free_bytes = 0;  // negative: what is missing
   // Where it does not fit: the cheapest changes that make it fit; empty: none
@@ -101,13 +132,14 @@ struct EstimateReport {
   // Of the fullest GPU, at its peak.
   std::vector<EstimateTerm> terms;
   int64_t live_peak_bytes = 0;
-  int64_t caching_allocated_bytes = 0;  // PyTorch's allocator: rounded
-  int64_t caching_reserved_bytes = 0;   // and fragmented
-  int64_t bfc_reserved_bytes = 0;       // TensorFlow's and ONNX Runtime's
+  EstimateAllocators allocators;
   int64_t total_bytes = 0;
   int64_t saved_activation_bytes = 0;  // of one micro-batch
   int64_t activation_bytes_a_sample = 0;
   double recompute_overhead = 0;
+  std::vector<EstimateCheckpoint> checkpoints;
+  // From no recomputation to the least memory.
+  std::vector<EstimateCurvePoint> checkpoint_curve;
   std::string peak_phase;
   std::string peak_unit;
   std::vector<EstimatePoint> timeline;
@@ -125,12 +157,12 @@ struct EstimateReport {
   std::optional<int64_t> budget_bytes;
   std::string budget_name;  // "A100-80GB", "24 GiB"
   std::optional<int64_t> max_batch;
-  std::string length_name;  // the dimension of `buckets`
+  std::string length_name;            // the dimension of `buckets`
+  std::optional<int64_t> max_length;  // for the batch that was asked for
   std::vector<EstimateBucket> buckets;
   std::vector<EstimateFit> fits;
   std::vector<EstimateAdvice> advice;  // the largest effect first
   std::optional<EstimateAdvice> combination;
-  std::vector<std::string> allocator_advice;
   std::vector<std::string> notes;
 
   // Files for other tools.

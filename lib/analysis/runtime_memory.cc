@@ -18,9 +18,6 @@ using Kind = MemoryEvent::Kind;
 constexpr int64_t kPageBytes = 4096;
 // Nothing is larger; sums of such sizes stay far from overflow.
 constexpr int64_t kMostBytes = int64_t{1} << 44;
-// Regions lie apart, later ones lower, as the system maps them.
-constexpr int64_t kRegionGap = int64_t{1} << 20;
-constexpr int64_t kHighestAddress = int64_t{1} << 61;
 
 int64_t RoundUp(int64_t bytes, int64_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -44,71 +41,6 @@ int64_t TouchedPages::Touch(int64_t begin, int64_t size_bytes) {
   }
   ranges_.emplace(begin, end);
   return added;
-}
-
-void Arena::Extend(int64_t size_bytes) {
-  if (next_region_bytes_ == 0) next_region_bytes_ = ort::kInitialRegionBytes;
-  bool grown = false;
-  while (next_region_bytes_ < size_bytes) {
-    next_region_bytes_ *= 2;
-    grown = true;
-  }
-  const int64_t region = next_region_bytes_;
-  if (!grown) next_region_bytes_ = std::min(2 * region, kMostBytes);
-  region_bytes_ = SaturatingAdd(region_bytes_, region);
-  const int64_t step = region + kRegionGap;
-  if (lowest_address_ < step) lowest_address_ = kHighestAddress;
-  lowest_address_ -= step;
-  AddFree(lowest_address_, region);
-}
-
-void Arena::AddFree(int64_t address, int64_t size_bytes) {
-  chunks_[address] = {.size_bytes = size_bytes, .free = true};
-  free_.emplace(size_bytes, address);
-}
-
-int64_t Arena::Allocate(int64_t size_bytes) {
-  const int64_t size =
-      RoundUp(std::max<int64_t>(size_bytes, 1), ort::kArenaAlignmentBytes);
-  auto fit = free_.lower_bound({size, 0});
-  if (fit == free_.end()) {
-    Extend(size);
-    fit = free_.lower_bound({size, 0});
-  }
-  const auto [chunk_size, address] = *fit;
-  free_.erase(fit);
-  Chunk& chunk = chunks_[address];
-  chunk.free = false;
-  if (chunk_size >= 2 * size || chunk_size - size >= ort::kMaxDeadBytes) {
-    chunk.size_bytes = size;
-    AddFree(address + size, chunk_size - size);
-  }
-  return address;
-}
-
-void Arena::Free(int64_t address) {
-  auto it = chunks_.find(address);
-  if (it == chunks_.end()) return;
-  int64_t size = it->second.size_bytes;
-  // Neighbours in one region only: regions do not touch.
-  const auto next = std::next(it);
-  if (next != chunks_.end() && next->second.free &&
-      next->first == address + size) {
-    size += next->second.size_bytes;
-    free_.erase({next->second.size_bytes, next->first});
-    chunks_.erase(next);
-  }
-  if (it != chunks_.begin()) {
-    const auto previous = std::prev(it);
-    if (previous->second.free &&
-        previous->first + previous->second.size_bytes == address) {
-      size += previous->second.size_bytes;
-      free_.erase({previous->second.size_bytes, previous->first});
-      address = previous->first;
-      chunks_.erase(it);
-    }
-  }
-  AddFree(address, size);
 }
 
 void MemorySimulator::Allocate(const MemoryEvent& event) {

@@ -87,6 +87,11 @@ absl::Status SetNames(const EstimateOptions& options, Configuration* c) {
   return absl::OkStatus();
 }
 
+bool IsNumber(absl::string_view text) {
+  int64_t number = 0;
+  return absl::SimpleAtoi(text, &number);
+}
+
 absl::Status SetCheckpoint(const std::string& text, Configuration* c) {
   if (text == "none") {
     c->checkpoint = CheckpointKind::kNone;
@@ -99,11 +104,17 @@ absl::Status SetCheckpoint(const std::string& text, Configuration* c) {
   } else if (absl::SimpleAtoi(text, &c->checkpoint_every) &&
              c->checkpoint_every >= 1) {
     c->checkpoint = CheckpointKind::kEvery;
+  } else if (text == "fit") {
+    c->checkpoint = CheckpointKind::kBudget;
+  } else if (const absl::StatusOr<int64_t> bytes = ParseBytes(text);
+             bytes.ok() && !IsNumber(text)) {
+    c->checkpoint = CheckpointKind::kBudget;
+    c->checkpoint_budget_bytes = *bytes;
   } else {
     return absl::OutOfRangeError(
-        absl::StrCat("--checkpoint: expected none, selective, full, sqrt, or "
-                     "how many blocks "
-                     "go together, not \"",
+        absl::StrCat("--checkpoint: expected none, selective, full, sqrt, how "
+                     "many blocks go together, fit, or how much memory there "
+                     "is (8GiB), not \"",
                      Printable(Ellipsize(text, 40)), "\""));
   }
   return absl::OkStatus();
@@ -174,11 +185,13 @@ class EstimateRun {
     for (const auto& [name, size] : options_.dims) graph->assumed[name] = size;
     RETURN_IF_ERROR(FindBatch(*graph));
     RETURN_IF_ERROR(FindUnbound(*graph));
-    estimate::ReportRequest request{.batch_symbol = batch_,
-                                    .batch = Batch(),
-                                    .gpu = options_.gpu,
-                                    .memory_bytes = options_.memory_bytes,
-                                    .max_batch = options_.max_batch};
+    estimate::ReportRequest request{
+        .batch_symbol = batch_,
+        .batch = Batch(),
+        .gpu = options_.gpu,
+        .memory_bytes = options_.memory_bytes,
+        .max_batch = options_.max_batch,
+        .checkpoint_to_fit = options_.checkpoint == "fit"};
     ir::Graph lengths;
     if (options_.max_batch && !length_.empty()) {
       lengths = graph->Clone();

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "onnx_memopt/estimate/gpus.h"
+#include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -32,6 +33,9 @@ std::string CheckpointName(const Configuration& c) {
       return "sqrt";
     case CheckpointKind::kEvery:
       return absl::StrCat(c.checkpoint_every);
+    case CheckpointKind::kBudget:
+      return absl::StrCat(CeilDiv(c.checkpoint_budget_bytes, int64_t{1} << 20),
+                          "MiB");
   }
   return "none";
 }
@@ -43,21 +47,11 @@ std::string OffloadName(const Configuration& c) {
   return absl::StrJoin(what, ",");
 }
 
-double Fragmentation(const Estimate& base) {
-  const StageEstimate& worst = base.worst();
-  if (worst.live_peak_bytes <= 0) return 1;
-  return std::max(1.0, static_cast<double>(worst.reserved_bytes) /
-                           static_cast<double>(worst.live_peak_bytes));
-}
-
 class Adviser {
  public:
   Adviser(Model* model, const Configuration& configuration,
           const Estimate& base)
-      : model_(model),
-        c_(configuration),
-        base_(base),
-        options_{.allocators = false, .fragmentation = Fragmentation(base)} {}
+      : model_(model), c_(configuration), base_(base) {}
 
   absl::StatusOr<Advised> Run(std::optional<int64_t> budget_bytes) {
     ASSIGN_OR_RETURN(const Model::View* view, model_->Get(c_));
@@ -66,7 +60,7 @@ class Adviser {
     TryPrecision();
     TryAttention();
     if (c_.training) {
-      TryCheckpoints();
+      TryCheckpoints(budget_bytes);
       TryOptimizers();
     }
     TryParallel();
@@ -94,7 +88,7 @@ class Adviser {
   std::optional<EstimateAdvice> Measure(const std::string& change,
                                         const Configuration& c,
                                         std::string cost) {
-    absl::StatusOr<Estimate> estimate = Evaluate(model_, c, options_);
+    absl::StatusOr<Estimate> estimate = Evaluate(model_, c, {});
     if (!estimate.ok()) {
       // A degree that does not fit this model is no advice.
       if (estimate.status().code() != absl::StatusCode::kOutOfRange) {
@@ -142,6 +136,8 @@ class Adviser {
     if (c_.precision->name == "fp32") {
       c.precision = FindPrecision("bf16");
       Try("16-bit mixed precision", c, "faster on recent GPUs");
+      c.precision = FindPrecision("autocast-bf16");
+      Try("torch.autocast", c, "faster on recent GPUs");
     }
     if (c_.precision->name != "bf16-pure") {
       c.precision = FindPrecision("bf16-pure");
@@ -156,7 +152,7 @@ class Adviser {
     Try("fused attention (FlashAttention)", c, "faster");
   }
 
-  void TryCheckpoints() {
+  void TryCheckpoints(std::optional<int64_t> budget_bytes) {
     if (c_.checkpoint != CheckpointKind::kNone) return;
     Configuration c = c_;
     if (view_->facts.attentions > 0 && !c_.fused_attention) {
@@ -168,6 +164,10 @@ class Adviser {
     Try("checkpoint every block", c, "");
     c.checkpoint = CheckpointKind::kSqrt;
     Try("checkpoint groups of blocks", c, "");
+    if (!budget_bytes || base_.worst().total_bytes <= *budget_bytes) return;
+    c.checkpoint = CheckpointKind::kBudget;
+    c.checkpoint_budget_bytes = *budget_bytes;
+    Try("checkpoint what makes it fit", c, "");
   }
 
   void TryOptimizers() {
@@ -234,7 +234,7 @@ class Adviser {
     }
     attempt(ModelChange::kLowRank, "matrices of a quarter of the rank",
             "train again; less exact");
-    if (!view_->blocks.repeated) return;
+    if (!view_->blocks.repeated || view_->blocks.skips) return;
     attempt(ModelChange::kShareBlocks, "blocks that share parameters",
             "train again; less exact");
     attempt(ModelChange::kHalfBlocks, "a student of half the blocks",
@@ -272,7 +272,6 @@ class Adviser {
   Model* model_;
   const Configuration& c_;
   const Estimate& base_;
-  EvaluateOptions options_;
   const Model::View* view_ = nullptr;
   absl::Status failure_;
   Advised advised_;
@@ -283,8 +282,16 @@ struct Candidate {
   Configuration configuration;
   std::vector<std::string> changes;
   int price = 0;
-  int64_t live_total_bytes = -1;  // not yet known
+  int64_t live_bytes = -1;   // with no allocator; -1: not yet known
+  int64_t total_bytes = -1;  // with it
 };
+
+absl::StatusOr<int64_t> Total(Model* model, const Configuration& c,
+                              bool allocators) {
+  ASSIGN_OR_RETURN(const Estimate estimate,
+                   Evaluate(model, c, {.allocators = allocators}));
+  return estimate.worst().total_bytes;
+}
 
 std::vector<Candidate> Candidates(const Model::View& view,
                                   const Configuration& base) {
@@ -374,7 +381,8 @@ std::string FlagsBetween(const Configuration& from, const Configuration& to) {
   add(from.optimizer != to.optimizer, "optimizer",
       std::string(to.optimizer->name));
   add(from.fused_attention != to.fused_attention, "attention", "fused");
-  add(from.checkpoint != to.checkpoint, "checkpoint", CheckpointName(to));
+  add(CheckpointName(from) != CheckpointName(to), "checkpoint",
+      CheckpointName(to));
   add(from.batch != to.batch, "batch", absl::StrCat(to.batch));
   add(from.accumulate != to.accumulate, "accumulate",
       absl::StrCat(to.accumulate));
@@ -408,8 +416,6 @@ absl::StatusOr<std::vector<EstimateFit>> FitGpus(
   std::stable_sort(
       candidates.begin(), candidates.end(),
       [](const Candidate& a, const Candidate& b) { return a.price < b.price; });
-  const EvaluateOptions options{.allocators = false,
-                                .fragmentation = Fragmentation(base)};
   std::vector<EstimateFit> fits;
   for (const Gpu& gpu : AllGpus()) {
     if (!names.empty() &&
@@ -421,20 +427,28 @@ absl::StatusOr<std::vector<EstimateFit>> FitGpus(
                     .memory_bytes = gpu.memory_bytes,
                     .bandwidth_gbs = gpu.bandwidth_gbs,
                     .nvlink_gbs = gpu.nvlink_gbs,
-                    .tflops_16 = gpu.tflops_16};
+                    .tflops_32 = gpu.tflops_32,
+                    .tflops_tf32 = gpu.tflops_tf32,
+                    .tflops_16 = gpu.tflops_16,
+                    .tflops_8 = gpu.tflops_8};
     fit.free_bytes = gpu.memory_bytes - base.worst().total_bytes;
     fit.fits = fit.free_bytes >= 0;
     for (Candidate& candidate : candidates) {
       if (fit.fits) break;
-      if (candidate.live_total_bytes < 0) {
-        ASSIGN_OR_RETURN(const Estimate estimate,
-                         Evaluate(model, candidate.configuration, options));
-        candidate.live_total_bytes = estimate.worst().total_bytes;
+      // The allocator is asked only where the live peak leaves room.
+      if (candidate.live_bytes < 0) {
+        ASSIGN_OR_RETURN(candidate.live_bytes,
+                         Total(model, candidate.configuration, false));
       }
-      if (candidate.live_total_bytes > gpu.memory_bytes) continue;
+      if (candidate.live_bytes > gpu.memory_bytes) continue;
+      if (candidate.total_bytes < 0) {
+        ASSIGN_OR_RETURN(candidate.total_bytes,
+                         Total(model, candidate.configuration, true));
+      }
+      if (candidate.total_bytes > gpu.memory_bytes) continue;
       fit.changes = candidate.changes;
       fit.flags = FlagsBetween(configuration, candidate.configuration);
-      fit.changed_total_bytes = candidate.live_total_bytes;
+      fit.changed_total_bytes = candidate.total_bytes;
       break;
     }
     fits.push_back(std::move(fit));

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
-#include <map>
-#include <set>
-#include <utility>
 #include <vector>
+
+#include "onnx_memopt/support/best_fit_arena.h"
 
 namespace onnx_memopt::estimate {
 namespace {
@@ -19,90 +17,31 @@ int64_t RoundUp(int64_t bytes, int64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// Free and used blocks in segments that do not touch.
-class Pool {
- public:
-  // The address of the smallest free block that fits; -1: none does.
-  int64_t Take(int64_t size, int64_t least_remainder) {
-    const auto fit = free_.lower_bound({size, 0});
-    if (fit == free_.end()) return -1;
-    const auto [block_size, address] = *fit;
-    free_.erase(fit);
-    Block& block = blocks_[address];
-    block.free = false;
-    if (block_size - size >= least_remainder) {
-      block.size = size;
-      AddFree(address + size, block_size - size);
-    }
-    return address;
-  }
+constexpr int64_t kSmall = kMiB;  // the largest size of the small pool
 
-  void AddSegment(int64_t size) {
-    AddFree(next_address_, size);
-    next_address_ += size + kMiB;  // never neighbours
-  }
-
-  // Returns the bytes that the block had.
-  int64_t Give(int64_t address) {
-    auto it = blocks_.find(address);
-    const int64_t given = it->second.size;
-    int64_t size = given;
-    const auto next = std::next(it);
-    if (next != blocks_.end() && next->second.free &&
-        next->first == address + size) {
-      size += next->second.size;
-      free_.erase({next->second.size, next->first});
-      blocks_.erase(next);
-    }
-    if (it != blocks_.begin()) {
-      const auto previous = std::prev(it);
-      if (previous->second.free &&
-          previous->first + previous->second.size == address) {
-        size += previous->second.size;
-        free_.erase({previous->second.size, previous->first});
-        address = previous->first;
-        blocks_.erase(it);
-      }
-    }
-    AddFree(address, size);
-    return given;
-  }
-
-  int64_t size_of(int64_t address) const { return blocks_.at(address).size; }
-
- private:
-  struct Block {
-    int64_t size = 0;
-    bool free = false;
-  };
-
-  void AddFree(int64_t address, int64_t size) {
-    blocks_[address] = {.size = size, .free = true};
-    free_.emplace(size, address);
-  }
-
-  int64_t next_address_ = 0;
-  std::map<int64_t, Block> blocks_;             // by address
-  std::set<std::pair<int64_t, int64_t>> free_;  // size, address
-};
+int64_t RoundToCuda(int64_t bytes) {
+  return RoundUp(std::max<int64_t>(bytes, 1), 512);
+}
+int64_t LeastRemainder(bool small) { return small ? 512 : kMiB + 1; }
 
 class CachingAllocator {
  public:
   int64_t Allocate(int64_t bytes) {
-    const int64_t size = RoundUp(std::max<int64_t>(bytes, 1), 512);
-    const bool small = size <= kMiB;
-    Pool& pool = small ? small_ : large_;
-    const int64_t remainder = small ? 512 : kMiB + 1;
-    int64_t address = pool.Take(size, remainder);
+    const int64_t size = RoundToCuda(bytes);
+    const bool small = size <= kSmall;
+    BestFitPool& pool = small ? small_ : large_;
+    int64_t address = pool.Take(size, LeastRemainder(small));
     if (address < 0) {
       int64_t segment = 2 * kMiB;
       if (!small) {
         segment = size < 10 * kMiB ? 20 * kMiB : RoundUp(size, 2 * kMiB);
       }
-      pool.AddSegment(segment);
+      pool.AddRegion(next_address_, segment);
+      segments_.push_back(
+          {.address = next_address_, .size = segment, .small = small});
+      next_address_ += segment + kMiB;  // never neighbours
       reserved_ += segment;
-      ++segments_;
-      address = pool.Take(size, remainder);
+      address = pool.Take(size, LeastRemainder(small));
     }
     allocated_ += pool.size_of(address);
     return small ? address : -address - 1;
@@ -112,51 +51,91 @@ class CachingAllocator {
   }
   int64_t allocated() const { return allocated_; }
   int64_t reserved() const { return reserved_; }
-  int64_t segments() const { return segments_; }
+  int64_t segments() const { return static_cast<int64_t>(segments_.size()); }
+  int64_t idle() const {
+    int64_t bytes = 0;
+    for (const Segment& s : segments_) {
+      const BestFitPool& pool = s.small ? small_ : large_;
+      if (pool.IsFree(s.address, s.size)) bytes += s.size;
+    }
+    return bytes;
+  }
 
  private:
-  Pool small_;
-  Pool large_;
+  struct Segment {
+    int64_t address = 0;
+    int64_t size = 0;
+    bool small = false;
+  };
+
+  BestFitPool small_;
+  BestFitPool large_;
+  std::vector<Segment> segments_;
+  int64_t next_address_ = 0;
   int64_t allocated_ = 0;
   int64_t reserved_ = 0;
-  int64_t segments_ = 0;
+};
+
+// PyTorch's with expandable_segments:True: each pool is one segment that grows
+// by pages at its end.
+class ExpandableAllocator {
+ public:
+  int64_t Allocate(int64_t bytes) {
+    const int64_t size = RoundToCuda(bytes);
+    Segment& segment = size <= kSmall ? small_ : large_;
+    int64_t address = segment.pool.Take(size, 512);
+    if (address < 0) {
+      const int64_t more =
+          RoundUp(size - segment.pool.FreeBefore(segment.end), segment.page);
+      segment.pool.GrowRegion(segment.end, more);
+      segment.end += more;
+      address = segment.pool.Take(size, 512);
+    }
+    allocated_ += segment.pool.size_of(address);
+    return size <= kSmall ? address : -address - 1;
+  }
+  void Free(int64_t handle) {
+    allocated_ -=
+        handle >= 0 ? small_.pool.Give(handle) : large_.pool.Give(-handle - 1);
+  }
+  int64_t allocated() const { return allocated_; }
+  int64_t reserved() const { return small_.end + large_.end; }
+  int64_t segments() const {
+    return (small_.end > 0 ? 1 : 0) + (large_.end > 0 ? 1 : 0);
+  }
+  // Pages at the end are given back too, but that is of no use here.
+  static int64_t idle() { return 0; }
+
+ private:
+  struct Segment {
+    int64_t page = 0;
+    int64_t end = 0;
+    BestFitPool pool = {};
+  };
+
+  Segment small_{.page = 2 * kMiB};
+  Segment large_{.page = 20 * kMiB};
+  int64_t allocated_ = 0;
 };
 
 class BfcAllocator {
  public:
-  int64_t Allocate(int64_t bytes) {
-    const int64_t size = RoundUp(std::max<int64_t>(bytes, 1), 256);
-    // A remainder stays in the block unless it is as large as the request, or
-    // larger than what may be wasted.
-    const int64_t remainder = std::min(size, 128 * kMiB);
-    int64_t address = pool_.Take(size, remainder);
-    if (address < 0) {
-      while (next_region_ < size) next_region_ *= 2;
-      pool_.AddSegment(next_region_);
-      reserved_ += next_region_;
-      ++regions_;
-      next_region_ *= 2;
-      address = pool_.Take(size, remainder);
-    }
-    allocated_ += pool_.size_of(address);
-    return address;
-  }
-  void Free(int64_t handle) { allocated_ -= pool_.Give(handle); }
-  int64_t allocated() const { return allocated_; }
-  int64_t reserved() const { return reserved_; }
-  int64_t segments() const { return regions_; }
+  explicit BfcAllocator(const BestFitRules& rules) : arena_(rules) {}
+
+  int64_t Allocate(int64_t bytes) { return arena_.Allocate(bytes); }
+  void Free(int64_t address) { arena_.Free(address); }
+  int64_t allocated() const { return arena_.allocated_bytes(); }
+  int64_t reserved() const { return arena_.region_bytes(); }
+  int64_t segments() const { return arena_.regions(); }
+  static int64_t idle() { return 0; }  // regions are never given back
 
  private:
-  Pool pool_;
-  int64_t next_region_ = 2 * kMiB;
-  int64_t allocated_ = 0;
-  int64_t reserved_ = 0;
-  int64_t regions_ = 0;
+  BestFitArena arena_;
 };
 
 template <typename Allocator>
-AllocatorResult Simulate(const StepTrace& trace, int steps) {
-  Allocator allocator;
+AllocatorResult Simulate(Allocator allocator, const StepTrace& trace,
+                         int steps) {
   AllocatorResult result;
   std::vector<int64_t> handles(trace.blocks.size());
   std::vector<bool> live(trace.blocks.size());
@@ -202,17 +181,23 @@ AllocatorResult Simulate(const StepTrace& trace, int steps) {
   }
   result.peak_reserved_bytes = allocator.reserved();
   result.segments = allocator.segments();
+  result.idle_bytes = allocator.idle();
   return result;
 }
 
 }  // namespace
 
 AllocatorResult SimulateCaching(const StepTrace& trace, int steps) {
-  return Simulate<CachingAllocator>(trace, steps);
+  return Simulate(CachingAllocator(), trace, steps);
 }
 
-AllocatorResult SimulateBfc(const StepTrace& trace, int steps) {
-  return Simulate<BfcAllocator>(trace, steps);
+AllocatorResult SimulateExpandable(const StepTrace& trace, int steps) {
+  return Simulate(ExpandableAllocator(), trace, steps);
+}
+
+AllocatorResult SimulateBfc(const StepTrace& trace, int steps,
+                            const BestFitRules& rules) {
+  return Simulate(BfcAllocator(rules), trace, steps);
 }
 
 }  // namespace onnx_memopt::estimate

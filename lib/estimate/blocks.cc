@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -24,38 +25,88 @@ bool HasGradient(const ModelFacts& facts, UnitIndex u) {
                      [&](BufferIndex b) { return Crosses(facts.buffers[b]); });
 }
 
-void FindCuts(const ModelFacts& facts, ModelBlocks* blocks) {
+// First and last unit of each activation with a gradient; -1: none.
+struct Lives {
+  std::vector<UnitIndex> first;
+  std::vector<UnitIndex> last;
+};
+
+Lives FindLives(const ModelFacts& facts) {
   const auto units = static_cast<UnitIndex>(facts.units.size());
-  std::vector<UnitIndex> last(facts.buffers.size(), -1);
-  std::vector<UnitIndex> first(facts.buffers.size(), -1);
+  Lives lives{.first = std::vector<UnitIndex>(facts.buffers.size(), -1),
+              .last = std::vector<UnitIndex>(facts.buffers.size(), -1)};
   for (UnitIndex u = 0; u < units; ++u) {
-    for (BufferIndex b : facts.units[u].reads) last[b] = u;
-    for (BufferIndex b : facts.units[u].writes) first[b] = u;
+    for (BufferIndex b : facts.units[u].reads) lives.last[b] = u;
+    for (BufferIndex b : facts.units[u].writes) lives.first[b] = u;
   }
-  for (BufferIndex b : facts.outputs) last[b] = units;
-  std::vector<std::vector<BufferIndex>> ends(units + 1);
-  for (size_t b = 0; b < last.size(); ++b) {
-    if (last[b] >= 0) ends[last[b]].push_back(static_cast<BufferIndex>(b));
+  for (BufferIndex b : facts.outputs) lives.last[b] = units;
+  for (size_t b = 0; b < lives.last.size(); ++b) {
+    if (!Crosses(facts.buffers[b]) || lives.first[b] < 0 ||
+        lives.last[b] <= lives.first[b]) {
+      lives.first[b] = lives.last[b] = -1;
+    }
   }
-  int64_t crossing = 0;
-  int64_t bytes = 0;
+  return lives;
+}
+
+struct Cuts {
+  std::vector<UnitIndex> at;
+  std::vector<int64_t> bytes;
+  UnitIndex largest_piece = 0;
+};
+
+// What lives for more than `longest` units is a skip.
+Cuts FindCuts(const ModelFacts& facts, const Lives& lives, UnitIndex longest) {
+  const auto units = static_cast<UnitIndex>(facts.units.size());
+  // By unit: what begins to cross after it, and what ends to.
+  std::vector<int64_t> bytes(units + 1);
+  std::vector<int32_t> count(units + 1);
+  for (size_t b = 0; b < lives.first.size(); ++b) {
+    const UnitIndex first = lives.first[b];
+    const UnitIndex last = lives.last[b];
+    if (first < 0) continue;
+    const int64_t size = facts.buffers[b].Bytes(1, 4);
+    bytes[first] = SaturatingAdd(bytes[first], size);
+    bytes[last] -= size;
+    if (last - first > longest) continue;
+    ++count[first];
+    --count[last];
+  }
+  Cuts cuts;
+  int64_t crossing_bytes = 0;
+  int32_t crossing = 0;
+  UnitIndex begin = 0;
   for (UnitIndex u = 0; u + 1 < units; ++u) {
-    for (BufferIndex b : facts.units[u].writes) {
-      if (!Crosses(facts.buffers[b]) || last[b] <= u) continue;
-      ++crossing;
-      bytes = SaturatingAdd(bytes, facts.buffers[b].Bytes(1, 4));
-    }
-    for (BufferIndex b : ends[u]) {
-      if (!Crosses(facts.buffers[b]) || first[b] < 0 || first[b] >= u) continue;
-      --crossing;
-      bytes -= facts.buffers[b].Bytes(1, 4);
-    }
+    crossing_bytes = SaturatingAdd(crossing_bytes, bytes[u]);
+    crossing += count[u];
     // Not twice between the same two layers, where only shapes are computed.
-    if (crossing == 1 && HasGradient(facts, u)) {
-      blocks->cuts.push_back(u + 1);
-      blocks->cut_bytes.push_back(bytes);
+    if (crossing != 1 || !HasGradient(facts, u)) continue;
+    cuts.at.push_back(u + 1);
+    cuts.bytes.push_back(crossing_bytes);
+    cuts.largest_piece = std::max(cuts.largest_piece, u + 1 - begin);
+    begin = u + 1;
+  }
+  cuts.largest_piece = std::max(cuts.largest_piece, units - begin);
+  return cuts;
+}
+
+void ChooseCuts(const ModelFacts& facts, ModelBlocks* blocks) {
+  constexpr UnitIndex kShortestSkip = 8;
+  const auto units = static_cast<UnitIndex>(facts.units.size());
+  const Lives lives = FindLives(facts);
+  Cuts best = FindCuts(facts, lives, units + 1);
+  if (best.largest_piece > std::max(units / 4, kShortestSkip)) {
+    for (UnitIndex longest = units / 4; longest >= kShortestSkip;
+         longest /= 2) {
+      Cuts cuts = FindCuts(facts, lives, longest);
+      // Each step counts more as skips: only for much smaller pieces.
+      if (cuts.largest_piece > best.largest_piece / 2) continue;
+      best = std::move(cuts);
+      blocks->skips = true;
     }
   }
+  blocks->cuts = std::move(best.at);
+  blocks->cut_bytes = std::move(best.bytes);
 }
 
 // The ops of a piece; shape arithmetic may be written out differently in each.
@@ -71,7 +122,7 @@ std::string Signature(const ModelFacts& facts, UnitIndex begin, UnitIndex end) {
 
 ModelBlocks FindBlocks(const ModelFacts& facts) {
   ModelBlocks result;
-  FindCuts(facts, &result);
+  ChooseCuts(facts, &result);
   std::vector<UnitIndex> edges = {0};
   edges.insert(edges.end(), result.cuts.begin(), result.cuts.end());
   edges.push_back(static_cast<UnitIndex>(facts.units.size()));

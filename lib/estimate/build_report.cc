@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "estimate/advice.h"
+#include "estimate/allocator_advice.h"
 #include "estimate/launch_configs.h"
 #include "onnx_memopt/estimate/gpus.h"
 #include "onnx_memopt/estimate/reference_formulas.h"
@@ -59,7 +60,7 @@ class Builder {
     AddNotes();
     AddRuleOfThumb();
     AddPublished();
-    AddAllocatorAdvice();
+    RETURN_IF_ERROR(AddCheckpoints());
     RETURN_IF_ERROR(AddFits());
     RETURN_IF_ERROR(AddBatches());
     ASSIGN_OR_RETURN(Advised advised,
@@ -73,6 +74,7 @@ class Builder {
 
  private:
   absl::Status FindBudget() {
+    const bool fit = request_.checkpoint_to_fit;
     if (!request_.gpu.empty() && request_.gpu != "all") {
       const Gpu* gpu = FindGpu(request_.gpu);
       if (gpu == nullptr) {
@@ -89,11 +91,13 @@ class Builder {
       report_.budget_bytes = request_.memory_bytes;
       report_.budget_name = FormatBytes(*request_.memory_bytes);
     }
-    if (request_.max_batch && !report_.budget_bytes) {
-      return absl::OutOfRangeError(
-          "--max-batch needs to know how much memory there is: give --gpu NAME "
-          "or --memory SIZE");
+    if ((request_.max_batch || fit) && !report_.budget_bytes) {
+      return absl::OutOfRangeError(absl::StrCat(
+          fit ? "--checkpoint fit" : "--max-batch",
+          " needs to know how much memory there is: give --gpu NAME or "
+          "--memory SIZE"));
     }
+    if (fit) c_.checkpoint_budget_bytes = *report_.budget_bytes;
     return absl::OkStatus();
   }
 
@@ -164,7 +168,8 @@ class Builder {
         return "the inputs' sizes * batch";
       case Category::kSaved:
         return absl::StrCat(
-            "what backward needs, ", p.activation_bytes, " B a number",
+            "what backward needs, ", p.activation_bytes,
+            p.autocast ? " or 4 B a number" : " B a number",
             estimate_.worst().in_flight > 1
                 ? absl::StrCat(" * ", estimate_.worst().in_flight,
                                " micro-batches")
@@ -190,10 +195,7 @@ class Builder {
                                .formula = FormulaOf(category)});
     }
     report_.live_peak_bytes = worst.live_peak_bytes;
-    report_.caching_allocated_bytes = worst.caching.peak_allocated_bytes;
-    report_.caching_reserved_bytes = worst.caching.peak_reserved_bytes;
-    report_.bfc_reserved_bytes =
-        SimulateBfc(worst.trace, /*steps=*/2).peak_reserved_bytes;
+    report_.allocators = SimulateAllocators(worst);
     report_.terms.push_back(
         {.name = "rounding, fragmentation",
          .bytes = worst.reserved_bytes - worst.live_peak_bytes,
@@ -426,34 +428,28 @@ class Builder {
     }
   }
 
-  void AddAllocatorAdvice() {
-    auto& advice = report_.allocator_advice;
-    const int64_t wasted =
-        report_.caching_reserved_bytes - report_.live_peak_bytes;
-    const double share = report_.live_peak_bytes > 0
-                             ? 100.0 * static_cast<double>(wasted) /
-                                   static_cast<double>(report_.live_peak_bytes)
-                             : 0;
-    advice.push_back(absl::StrFormat(
-        "PyTorch: %s reserved for %s in use (%.0f%% more).%s",
-        FormatBytes(report_.caching_reserved_bytes),
-        FormatBytes(report_.live_peak_bytes), share,
-        share > 5
-            ? " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lowers it."
-            : ""));
-    advice.emplace_back(
-        "torch.cuda.empty_cache() gives back whole free segments only: it "
-        "helps "
-        "another process, or once after a change of batch size, not within a "
-        "step.");
-    advice.push_back(absl::StrCat(
-        "TensorFlow: ", FormatBytes(report_.bfc_reserved_bytes),
-        " with memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true); without it the "
-        "whole GPU is taken."));
-    advice.emplace_back(
-        "ONNX Runtime: arena_extend_strategy kSameAsRequested takes no more "
-        "than "
-        "is asked for; gpu_mem_limit bounds it.");
+  // ---- recomputation
+
+  absl::Status AddCheckpoints() {
+    const ModelFacts& facts = view_->facts;
+    for (const Checkpoint& c : estimate_.checkpoints) {
+      report_.checkpoints.push_back(
+          {.first = facts.units[c.begin].name,
+           .last = facts.units[c.end - 1].name,
+           .units = c.end - c.begin,
+           .flops = FlopsOf(facts, c.begin, c.end, c_.batch)});
+    }
+    ASSIGN_OR_RETURN(const std::vector<CheckpointPoint> curve,
+                     CheckpointCurve(&model_, c_, {}));
+    Configuration none = c_;
+    none.checkpoint = CheckpointKind::kNone;
+    for (const CheckpointPoint& point : curve) {
+      report_.checkpoint_curve.push_back(
+          {.flags = FlagsBetween(none, point.configuration),
+           .total_bytes = point.total_bytes,
+           .overhead = point.overhead});
+    }
+    return absl::OkStatus();
   }
 
   // ---- hardware and batches
@@ -481,6 +477,33 @@ class Builder {
                        LargestBatch(&model, c_, *report_.budget_bytes));
       report_.buckets.push_back({.length = length, .batch = batch});
     }
+    return AddLongest();
+  }
+
+  // The longest that fits with the batch that was asked for, in steps of a
+  // sixteenth of the length given.
+  absl::Status AddLongest() {
+    const int64_t step = std::max<int64_t>(1, request_.length / 16);
+    const auto fits = [&](int64_t steps) -> absl::StatusOr<bool> {
+      request_.length_graph->assumed[request_.length_symbol] = steps * step;
+      Model model(request_.length_graph, request_.batch_symbol);
+      return Fits(&model, c_, *report_.budget_bytes);
+    };
+    constexpr int64_t kMostSteps = 1024;
+    int64_t low = 0;
+    int64_t high = 1;
+    while (high <= kMostSteps) {
+      ASSIGN_OR_RETURN(const bool ok, fits(high));
+      if (!ok) break;
+      low = high;
+      high *= 2;
+    }
+    while (high - low > 1 && low < kMostSteps) {
+      const int64_t middle = low + (high - low) / 2;
+      ASSIGN_OR_RETURN(const bool ok, fits(middle));
+      (ok ? low : high) = middle;
+    }
+    report_.max_length = low * step;
     return absl::OkStatus();
   }
 

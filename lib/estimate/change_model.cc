@@ -139,17 +139,18 @@ void HalveBlocks(Model::View* view) {
 }  // namespace
 
 void ChangeModel(ModelChange change, Model::View* view) {
+  const bool alike = view->blocks.repeated && !view->blocks.skips;
   switch (change) {
     case ModelChange::kNone:
       return;
     case ModelChange::kShareBlocks:
-      if (view->blocks.repeated) ShareBlocks(view);
+      if (alike) ShareBlocks(view);
       return;
     case ModelChange::kLowRank:
       LowRank(&view->facts);
       return;
     case ModelChange::kHalfBlocks:
-      if (view->blocks.repeated) HalveBlocks(view);
+      if (alike) HalveBlocks(view);
       return;
     case ModelChange::kAdapters:
       AddAdapters(view);

@@ -1,4 +1,6 @@
 // What a configuration takes on each GPU.
+#include "estimate/evaluate.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -36,68 +38,51 @@ ZeroOptions Zero(const Configuration& c) {
 class Evaluator {
  public:
   Evaluator(const Model::View& view, const Configuration& configuration,
-            const EvaluateOptions& options)
+            const EvaluateOptions& options,
+            const std::vector<Checkpoint>& checkpoints)
       : facts_(view.facts),
         blocks_(view.blocks),
         frozen_(view.frozen),
         c_(configuration),
-        options_(options) {}
+        options_(options),
+        step_(WholeStep(view, configuration)) {
+    if (c_.training) step_.checkpoints = checkpoints;
+  }
 
   absl::StatusOr<Estimate> Run() {
-    estimate_.checkpointed_blocks = 0;
-    MakeCheckpoints();
+    Estimate estimate;
+    estimate.checkpoints = step_.checkpoints;
+    estimate.recompute_overhead = Overhead();
     std::vector<UnitIndex> begins = {
         0, static_cast<UnitIndex>(facts_.units.size())};
     if (c_.pipeline_parallel > 1) {
       ASSIGN_OR_RETURN(begins, Stages());
     }
     for (size_t i = 0; i + 1 < begins.size(); ++i) {
-      estimate_.stages.push_back(
-          EvaluateStage(static_cast<int64_t>(i), begins[i], begins[i + 1]));
-      if (estimate_.stages[i].total_bytes >
-          estimate_.stages[estimate_.fullest].total_bytes) {
-        estimate_.fullest = i;
+      StageEstimate stage =
+          TraceStage(static_cast<int64_t>(i), begins[i], begins[i + 1]);
+      AddAllocator(&stage);
+      estimate.stages.push_back(std::move(stage));
+      if (estimate.stages[i].total_bytes >
+          estimate.stages[estimate.fullest].total_bytes) {
+        estimate.fullest = i;
       }
     }
-    return std::move(estimate_);
+    return estimate;
   }
 
  private:
-  void MakeCheckpoints() {
-    if (!c_.training) return;
-    switch (c_.checkpoint) {
-      case CheckpointKind::kNone:
-        return;
-      case CheckpointKind::kSelective:
-        checkpoints_ = AttentionCores(facts_);
-        break;
-      case CheckpointKind::kFull:
-        checkpoints_ = blocks_.blocks;
-        break;
-      case CheckpointKind::kSqrt: {
-        const auto count = static_cast<double>(blocks_.blocks.size());
-        checkpoints_ =
-            GroupBlocks(blocks_.blocks,
-                        std::max<int64_t>(1, std::llround(std::sqrt(count))));
-        break;
-      }
-      case CheckpointKind::kEvery:
-        checkpoints_ = GroupBlocks(blocks_.blocks, c_.checkpoint_every);
-        break;
-    }
-    estimate_.checkpointed_blocks = static_cast<int64_t>(checkpoints_.size());
+  // Backward takes twice the arithmetic of forward.
+  double Overhead() const {
     const auto units = static_cast<UnitIndex>(facts_.units.size());
     const int64_t forward = FlopsOf(facts_, 0, units, c_.batch);
     int64_t again = 0;
-    for (const Checkpoint& checkpoint : checkpoints_) {
+    for (const Checkpoint& checkpoint : step_.checkpoints) {
       again = SaturatingAdd(
           again, FlopsOf(facts_, checkpoint.begin, checkpoint.end, c_.batch));
     }
-    // Backward takes twice the arithmetic of forward.
-    if (forward > 0) {
-      estimate_.recompute_overhead =
-          static_cast<double>(again) / (3 * static_cast<double>(forward));
-    }
+    if (forward <= 0) return 0;
+    return static_cast<double>(again) / (3 * static_cast<double>(forward));
   }
 
   int64_t InFlight(int64_t stage) const {
@@ -107,17 +92,10 @@ class Evaluator {
   }
 
   TraceOptions Trace(UnitIndex begin, UnitIndex end) const {
-    return {.batch = c_.batch,
-            .activation_bytes = c_.precision->activation_bytes,
-            .gradient_bytes = c_.precision->gradient_bytes,
-            .training = c_.training,
-            .loss = c_.loss,
-            .begin = begin,
-            .end = end,
-            .checkpoints = checkpoints_,
-            .tensor_parallel = c_.tensor_parallel,
-            .sequence_parallel = c_.sequence_parallel,
-            .frozen = frozen_};
+    TraceOptions options = step_;
+    options.begin = begin;
+    options.end = end;
+    return options;
   }
 
   bool is_frozen(ParameterIndex p) const {
@@ -187,13 +165,39 @@ class Evaluator {
       saved_before[u + 1] = SaturatingAdd(saved_before[u], saved[u]);
       states_before[u + 1] = SaturatingAdd(states_before[u], states[u]);
     }
-    return BalanceStages(
-        blocks_.cuts, units, c_.pipeline_parallel,
-        [&](int64_t stage, UnitIndex begin, UnitIndex end) {
-          return SaturatingAdd(
-              states_before[end] - states_before[begin],
-              Times(saved_before[end] - saved_before[begin], InFlight(stage)));
-        });
+    const int64_t loss = LossBytes();
+    const auto estimate = [&](int64_t stage, UnitIndex begin, UnitIndex end) {
+      const int64_t saved_bytes = saved_before[end] - saved_before[begin];
+      const int64_t activations =
+          Times(SaturatingAdd(saved_bytes, Crossing(begin)), InFlight(stage));
+      return SaturatingAdd(
+          SaturatingAdd(states_before[end] - states_before[begin], activations),
+          end == units ? loss : 0);
+    };
+    const auto exact = [&](int64_t stage, UnitIndex begin, UnitIndex end) {
+      return TraceStage(stage, begin, end).live_peak_bytes;
+    };
+    return BalanceStages(blocks_.cuts, units, c_.pipeline_parallel, estimate,
+                         exact);
+  }
+
+  // What a stage that begins here gets of one micro-batch.
+  int64_t Crossing(UnitIndex begin) const {
+    const auto cut =
+        std::lower_bound(blocks_.cuts.begin(), blocks_.cuts.end(), begin);
+    if (cut == blocks_.cuts.end() || *cut != begin) return 0;
+    const int64_t bytes = blocks_.cut_bytes[cut - blocks_.cuts.begin()];
+    return Times(bytes / 4 * c_.precision->activation_bytes, c_.batch);
+  }
+
+  // What the last stage takes beside what it keeps: outputs, their gradients.
+  int64_t LossBytes() const {
+    if (!c_.training || blocks_.cuts.empty()) return 0;
+    TraceOptions last =
+        Trace(blocks_.cuts.back(), static_cast<UnitIndex>(facts_.units.size()));
+    last.gradients_persist = true;
+    return std::max<int64_t>(0, Replay(TraceStep(facts_, last)).peak_bytes -
+                                    SavedBytes(facts_, last));
   }
 
   // The buffers that data parallelism reduces gradients in, and those that hold
@@ -249,8 +253,8 @@ class Evaluator {
     return blocks;
   }
 
-  StageEstimate EvaluateStage(int64_t stage, UnitIndex begin,
-                              UnitIndex end) const {
+  StageEstimate TraceStage(int64_t stage, UnitIndex begin,
+                           UnitIndex end) const {
     StageEstimate result{.begin = begin, .end = end};
     result.gpus = c_.data_parallel * c_.tensor_parallel;
     result.in_flight = c_.training ? InFlight(stage) : 1;
@@ -281,18 +285,18 @@ class Evaluator {
     result.profile = Replay(result.trace);
     result.live_peak_bytes = result.profile.peak_bytes;
     result.at_peak = result.profile.at_peak;
-    if (options_.allocators) {
-      result.caching = SimulateCaching(result.trace, /*steps=*/2);
-      result.reserved_bytes =
-          std::max(result.caching.peak_reserved_bytes, result.live_peak_bytes);
-    } else {
-      result.reserved_bytes = static_cast<int64_t>(std::min(
-          static_cast<double>(result.live_peak_bytes) * options_.fragmentation,
-          9e18));
-    }
-    result.total_bytes =
-        SaturatingAdd(result.reserved_bytes, kContextBytes + kWorkspaceBytes);
     return result;
+  }
+
+  void AddAllocator(StageEstimate* stage) const {
+    stage->reserved_bytes = stage->live_peak_bytes;
+    if (options_.allocators) {
+      stage->caching = SimulateCaching(stage->trace, /*steps=*/2);
+      stage->reserved_bytes =
+          std::max(stage->caching.peak_reserved_bytes, stage->live_peak_bytes);
+    }
+    stage->total_bytes =
+        SaturatingAdd(stage->reserved_bytes, kContextBytes + kWorkspaceBytes);
   }
 
   int64_t ConstantsOf(UnitIndex begin, UnitIndex end) const {
@@ -349,23 +353,63 @@ class Evaluator {
   const std::vector<bool>& frozen_;
   const Configuration& c_;
   const EvaluateOptions& options_;
-  std::vector<Checkpoint> checkpoints_;
-  Estimate estimate_;
+  TraceOptions step_;
 };
 
 }  // namespace
 
+TraceOptions WholeStep(const Model::View& view, const Configuration& c) {
+  return {.batch = c.batch,
+          .activation_bytes = c.precision->activation_bytes,
+          .gradient_bytes = c.precision->gradient_bytes,
+          .training = c.training,
+          .loss = c.loss,
+          .tensor_parallel = c.tensor_parallel,
+          .sequence_parallel = c.sequence_parallel,
+          .frozen = view.frozen};
+}
+
+std::vector<Checkpoint> CheckpointsOf(const Model::View& view,
+                                      const Configuration& c) {
+  const std::vector<Checkpoint>& blocks = view.blocks.blocks;
+  switch (c.checkpoint) {
+    case CheckpointKind::kNone:
+    case CheckpointKind::kBudget:
+      break;
+    case CheckpointKind::kSelective:
+      return AttentionCores(view.facts);
+    case CheckpointKind::kFull:
+      return blocks;
+    case CheckpointKind::kSqrt: {
+      const auto count = static_cast<double>(blocks.size());
+      return GroupBlocks(blocks,
+                         std::max<int64_t>(1, std::llround(std::sqrt(count))));
+    }
+    case CheckpointKind::kEvery:
+      return GroupBlocks(blocks, c.checkpoint_every);
+  }
+  return {};
+}
+
+absl::StatusOr<Estimate> EvaluateWith(
+    const Model::View& view, const Configuration& configuration,
+    const EvaluateOptions& options,
+    const std::vector<Checkpoint>& checkpoints) {
+  return Evaluator(view, configuration, options, checkpoints).Run();
+}
+
 absl::StatusOr<const Model::View*> Model::Get(
     const Configuration& configuration) {
   auto& view =
-      views_[{{configuration.fused_attention, configuration.tensor_parallel},
-              configuration.change}];
+      views_[{configuration.fused_attention, configuration.precision->autocast,
+              configuration.tensor_parallel, configuration.change}];
   if (view) return view.get();
   auto made = std::make_unique<View>();
   ASSIGN_OR_RETURN(
       made->facts,
       ExtractFacts(*graph_,
                    {.fused_attention = configuration.fused_attention,
+                    .autocast = configuration.precision->autocast,
                     .batch_symbol = batch_symbol_,
                     .tensor_parallel = configuration.tensor_parallel}));
   made->blocks = FindBlocks(made->facts);
@@ -378,7 +422,30 @@ absl::StatusOr<Estimate> Evaluate(Model* model,
                                   const Configuration& configuration,
                                   const EvaluateOptions& options) {
   ASSIGN_OR_RETURN(const Model::View* view, model->Get(configuration));
-  return Evaluator(*view, configuration, options).Run();
+  if (configuration.training &&
+      configuration.checkpoint == CheckpointKind::kBudget) {
+    return EvaluateBudget(*view, configuration, options);
+  }
+  return EvaluateWith(*view, configuration, options,
+                      CheckpointsOf(*view, configuration));
+}
+
+absl::StatusOr<bool> Fits(Model* model, const Configuration& configuration,
+                          int64_t budget_bytes) {
+  // The allocator is asked only where the live peak leaves room.
+  for (const bool allocators : {false, true}) {
+    const absl::StatusOr<Estimate> estimate =
+        Evaluate(model, configuration, {.allocators = allocators});
+    if (!estimate.ok()) {
+      const bool too_large =
+          configuration.checkpoint == CheckpointKind::kBudget &&
+          estimate.status().code() == absl::StatusCode::kOutOfRange;
+      if (too_large) return false;
+      return estimate.status();
+    }
+    if (estimate->worst().total_bytes > budget_bytes) return false;
+  }
+  return true;
 }
 
 absl::StatusOr<int64_t> LargestBatch(Model* model,
@@ -386,14 +453,9 @@ absl::StatusOr<int64_t> LargestBatch(Model* model,
                                      int64_t budget_bytes) {
   constexpr int64_t kMostSamples = int64_t{1} << 24;
   Configuration c = configuration;
-  const auto fits = [&](int64_t batch) -> absl::StatusOr<bool> {
+  const auto fits = [&](int64_t batch) {
     c.batch = batch;
-    // The allocator is asked only where the live peak leaves room.
-    ASSIGN_OR_RETURN(Estimate estimate,
-                     Evaluate(model, c, {.allocators = false}));
-    if (estimate.worst().total_bytes > budget_bytes) return false;
-    ASSIGN_OR_RETURN(estimate, Evaluate(model, c, {}));
-    return estimate.worst().total_bytes <= budget_bytes;
+    return Fits(model, c, budget_bytes);
   };
   ASSIGN_OR_RETURN(const bool one, fits(1));
   if (!one) return 0;

@@ -14,7 +14,9 @@
 #include "absl/types/span.h"
 #include "estimate/fusion.h"
 #include "estimate/gradient_flow.h"
+#include "estimate/number_width.h"
 #include "estimate/tensor_parallel.h"
+#include "estimate/torch_layout.h"
 #include "estimate/torch_saved.h"
 #include "estimate/torch_views.h"
 #include "estimate/value_sizes.h"
@@ -31,19 +33,6 @@ using ir::NodeId;
 using ir::ValueId;
 
 constexpr BufferIndex kNoBuffer = -1;
-
-// How a value's elements lie in its buffer.
-enum class Layout : uint8_t {
-  kContiguous,
-  kPermuted,
-  // Fused attention writes [batch, token, head, feature], whatever order the
-  // graph gives its result.
-  kTokensFirst,
-};
-
-int64_t SaturatingMul(int64_t a, int64_t b) {
-  return CheckedMul(a, b).value_or(INT64_MAX);
-}
 
 bool Contains(const BufferList& list, BufferIndex buffer) {
   return std::find(list.begin(), list.end(), buffer) != list.end();
@@ -99,9 +88,11 @@ class Extractor {
                               ? FindBatchSymbol(graph_)
                               : options_.batch_symbol;
     sizes_.emplace(graph_, flow_, facts_.batch_symbol);
+    widths_.emplace(graph_, flow_, options_.autocast);
     facts_.model_batch = sizes_->model_batch();
     MarkAttention();
     buffer_of_.assign(graph_.num_values(), kNoBuffer);
+    cast_of_.assign(graph_.num_values(), kNoBuffer);
     layout_.assign(graph_.num_values(), Layout::kContiguous);
     AddInputs();
     AddWeights();
@@ -133,10 +124,14 @@ class Extractor {
     return static_cast<BufferIndex>(facts_.buffers.size()) - 1;
   }
 
+  int64_t BitsOf(ValueId value) const {
+    return widths_->IsWide(value) ? 32 : sizes_->Bits(value);
+  }
+
   BufferIndex NewBuffer(ValueId value) {
     return AddBuffer({.name = graph_.value(value).name,
                       .elements = ElementsOf(value),
-                      .bits = sizes_->Bits(value),
+                      .bits = BitsOf(value),
                       .has_gradient = flow_.has_gradient[ir::Index(value)],
                       .tensor_split = split_[ir::Index(value)]});
   }
@@ -195,6 +190,7 @@ class Extractor {
   void Visit(NodeId id) {
     const ir::Node& node = graph_.node(id);
     CountOps(node);
+    widths_->Visit(node);
     const int32_t fusion = fusion_of_[ir::Index(id)];
     if (fusion >= 0) {
       if (fusions_[fusion].nodes.back() == id) AddFused(fusions_[fusion]);
@@ -229,48 +225,13 @@ class Extractor {
     for (ValueId result : node.results) {
       if (result == ir::kNoValue) continue;
       if (layout != Layout::kContiguous && node.info->view_of == 0 &&
-          MergesDims(source, result)) {
+          MergesDims(graph_, *sizes_, source, result)) {
         AddCopy(source, result);
         continue;
       }
       buffer_of_[ir::Index(result)] = buffer;
       layout_[ir::Index(result)] = LayoutAfter(node, layout);
     }
-  }
-
-  static Layout LayoutAfter(const ir::Node& node, Layout layout) {
-    if (node.op_type == "Expand") return Layout::kPermuted;
-    if (node.op_type != "Transpose") return layout;
-    const std::vector<int64_t>* perm = ir::IntsAttribute(node, "perm");
-    const bool swaps_heads =
-        perm != nullptr && *perm == std::vector<int64_t>{0, 2, 1, 3};
-    return layout == Layout::kTokensFirst && swaps_heads ? Layout::kContiguous
-                                                         : Layout::kPermuted;
-  }
-
-  // A reshape of a permuted tensor that does more than split dims or drop ones:
-  // a contiguous copy.
-  bool MergesDims(ValueId source, ValueId result) const {
-    const ir::Type& from = graph_.value(source).type;
-    const ir::Type& to = graph_.value(result).type;
-    if (!from.shape || !to.shape) return true;
-    // Every dim of the source but ones must be a product of dims of the result.
-    size_t next = 0;
-    for (const auto& dim : *from.shape) {
-      if (!dim) return true;
-      const int64_t size = sizes_->Evaluate(*dim).value_or(0);
-      if (size == 1) continue;
-      int64_t product = 1;
-      while (next < to.shape->size() && product < size) {
-        const auto& part = (*to.shape)[next];
-        product = SaturatingMul(product,
-                                part ? sizes_->Evaluate(*part).value_or(0) : 0);
-        ++next;
-        if (product == 0) return true;
-      }
-      if (product != size) return true;
-    }
-    return false;
   }
 
   void AddCopy(ValueId source, ValueId result) {
@@ -354,10 +315,10 @@ class Extractor {
     for (size_t i = 0; i < node.operands.size(); ++i) {
       const ValueId operand = node.operands[i];
       if (operand == ir::kNoValue || !has(saved.operands, i)) continue;
+      if (SaveCast(AutocastOf(node.op_type), operand, unit)) continue;
       if (NeedsCopy(node, operand)) {
-        const BufferIndex copy =
-            InternalBuffer(operand, "contiguous copy", ElementsOf(operand),
-                           sizes_->Bits(operand));
+        const BufferIndex copy = InternalBuffer(
+            operand, "contiguous copy", ElementsOf(operand), BitsOf(operand));
         unit->writes.push_back(copy);
         unit->saves.push_back(copy);
         continue;
@@ -369,6 +330,37 @@ class Extractor {
       AddOnce(buffer_of_[ir::Index(node.results[i])], &unit->saves);
     }
     AddExtra(node, saved.extra, unit);
+  }
+
+  // Under autocast, an operand of another width is kept as a copy; a weight as
+  // one for all that read it.
+  bool SaveCast(CastTo cast, ValueId operand, UnitFact* unit) {
+    const ir::Value& value = graph_.value(operand);
+    if (!widths_->autocast() || cast == CastTo::kNothing ||
+        !IsFloatingPoint(value)) {
+      return false;
+    }
+    const bool half = cast == CastTo::kHalf;
+    if (buffer_of_[ir::Index(operand)] != kNoBuffer) {
+      if (widths_->IsWide(operand) != half) return false;
+      SaveExtra(InternalBuffer(operand, half ? "16-bit copy" : "float32 copy",
+                               ElementsOf(operand), half ? 16 : 32),
+                /*is_new=*/true, unit);
+      return true;
+    }
+    if (!half) return true;  // parameters are float32
+    for (ValueId weight : flow_.weights_behind[ir::Index(operand)]) {
+      const ParameterIndex p = parameter_of_[ir::Index(weight)];
+      if (p < 0) continue;
+      BufferIndex& copy = cast_of_[ir::Index(weight)];
+      const bool is_new = copy == kNoBuffer;
+      if (is_new) {
+        copy = InternalBuffer(weight, "16-bit copy",
+                              {.fixed = facts_.parameters[p].elements}, 16);
+      }
+      SaveExtra(copy, is_new, unit);
+    }
+    return true;
   }
 
   // A batched product wants its operands as one batch of matrices.
@@ -480,6 +472,11 @@ class Extractor {
       AddFlops(graph_.node(id), &unit.flops);
     }
     const ValueId result = node.results[0];
+    CastTo cast = AutocastOf(fusion.name);
+    if (cast == CastTo::kNothing && !fusion.saved.empty()) {
+      cast = widths_->IsWide(fusion.saved[0]) ? CastTo::kFloat : CastTo::kHalf;
+    }
+    widths_->Set(result, cast);
     const BufferIndex buffer = NewBuffer(result);
     buffer_of_[ir::Index(result)] = buffer;
     unit.writes.push_back(buffer);
@@ -488,6 +485,7 @@ class Extractor {
     }
     if (flow_.has_gradient[ir::Index(result)]) {
       for (ValueId saved : fusion.saved) {
+        if (SaveCast(cast, saved, &unit)) continue;
         AddOnce(buffer_of_[ir::Index(saved)], &unit.saves);
       }
       AddFusedExtra(fusion, &unit);
@@ -566,7 +564,9 @@ class Extractor {
   std::vector<bool> split_;         // by ValueId: tensor parallel
   std::vector<bool> in_attention_;  // by NodeId
   std::optional<ValueSizes> sizes_;
+  std::optional<NumberWidths> widths_;
   std::vector<BufferIndex> buffer_of_;  // by ValueId
+  std::vector<BufferIndex> cast_of_;    // by ValueId: of weights
   std::vector<Layout> layout_;
   std::vector<ParameterIndex> parameter_of_;
   std::vector<int32_t> constant_of_;

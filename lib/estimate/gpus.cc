@@ -21,16 +21,26 @@ std::vector<Gpu> Parse() {
   const nlohmann::json table =
       nlohmann::json::parse(kGpusJson, nullptr, /*allow_exceptions=*/false);
   if (!table.is_object()) return gpus;
+  const nlohmann::json none = nlohmann::json::object();
+  const nlohmann::json sources = table.value("sources", none);
   for (const nlohmann::json& row :
        table.value("gpus", nlohmann::json::array())) {
+    const nlohmann::json tflops = row.value("tflops", none);
+    const nlohmann::json source = sources.value(row.value("source", ""), none);
     gpus.push_back({.name = row.value("name", ""),
+                    .vendor = row.value("vendor", ""),
                     .kind = row.value("class", ""),
                     .memory_bytes = static_cast<int64_t>(
                         row.value("memory_gib", 0.0) * (1 << 30)),
                     .bandwidth_gbs = row.value("bandwidth_gbs", 0.0),
                     .nvlink_gbs = row.value("nvlink_gbs", 0.0),
-                    .tflops_16 = row.value("tflops_16", 0.0),
-                    .source = row.value("source", "")});
+                    .tflops_32 = tflops.value("fp32", 0.0),
+                    .tflops_tf32 = tflops.value("tf32", 0.0),
+                    .tflops_16 = tflops.value("fp16", 0.0),
+                    .tflops_8 = tflops.value("fp8", 0.0),
+                    .bfloat16 = tflops.contains("bf16"),
+                    .source = source.value("title", ""),
+                    .address = source.value("address", "")});
   }
   return gpus;
 }

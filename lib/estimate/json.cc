@@ -49,13 +49,41 @@ Json ToJson(const EstimateFit& fit) {
       {"memory_bytes", fit.memory_bytes},
       {"bandwidth_gbs", fit.bandwidth_gbs},
       {"nvlink_gbs", fit.nvlink_gbs},
-      {"tflops_16", fit.tflops_16},
+      {"tflops",
+       {{"fp32", fit.tflops_32},
+        {"tf32", fit.tflops_tf32},
+        {"fp16", fit.tflops_16},
+        {"fp8", fit.tflops_8}}},
       {"fits", fit.fits},
       {"free_bytes", fit.free_bytes},
       {"changes", fit.changes},
       {"flags", fit.flags},
       {"changed_total_bytes",
        fit.changes.empty() ? Json(nullptr) : Json(fit.changed_total_bytes)}};
+}
+
+Json ToJson(const EstimateCheckpoint& c) {
+  return {{"first", c.first},
+          {"last", c.last},
+          {"units", c.units},
+          {"flops", c.flops}};
+}
+
+Json ToJson(const EstimateCurvePoint& point) {
+  return {{"flags", point.flags},
+          {"total_bytes", point.total_bytes},
+          {"overhead", point.overhead}};
+}
+
+Json ToJson(const EstimateAllocators& a) {
+  return {{"caching_allocated_bytes", a.caching_allocated_bytes},
+          {"caching_reserved_bytes", a.caching_reserved_bytes},
+          {"expandable_reserved_bytes", a.expandable_reserved_bytes},
+          {"idle_bytes", a.idle_bytes},
+          {"tensorflow_reserved_bytes", a.tensorflow_reserved_bytes},
+          {"runtime_reserved_bytes", a.runtime_reserved_bytes},
+          {"runtime_same_reserved_bytes", a.runtime_same_reserved_bytes},
+          {"advice", a.advice}};
 }
 
 Json Timeline(const std::vector<EstimatePoint>& points) {
@@ -118,11 +146,9 @@ std::string EstimateToJson(const EstimateReport& r,
       {"saved_activation_bytes", r.saved_activation_bytes},
       {"activation_bytes_a_sample", r.activation_bytes_a_sample},
       {"recompute_overhead", r.recompute_overhead},
-      {"allocators",
-       {{"caching_allocated_bytes", r.caching_allocated_bytes},
-        {"caching_reserved_bytes", r.caching_reserved_bytes},
-        {"bfc_reserved_bytes", r.bfc_reserved_bytes},
-        {"advice", r.allocator_advice}}},
+      {"checkpoints", List(r.checkpoints)},
+      {"checkpoint_curve", List(r.checkpoint_curve)},
+      {"allocators", ToJson(r.allocators)},
       {"timeline", Timeline(r.timeline)},
       {"at_peak", tensors},
       {"units", List(r.units)},
@@ -139,6 +165,7 @@ std::string EstimateToJson(const EstimateReport& r,
       {"fits_budget",
        r.budget_bytes ? Json(r.total_bytes <= *r.budget_bytes) : Json(nullptr)},
       {"max_batch", r.max_batch ? Json(*r.max_batch) : Json(nullptr)},
+      {"max_length", r.max_length ? Json(*r.max_length) : Json(nullptr)},
       {"buckets", {{"dimension", r.length_name}, {"rows", buckets}}},
       {"fits", List(r.fits)},
       {"advice", List(r.advice)},

@@ -14,8 +14,11 @@ using Json = nlohmann::ordered_json;
 bool Is(const PrecisionRow& precision, absl::string_view name) {
   return precision.name == name;
 }
-bool IsBfloat16(const PrecisionRow& precision) {
-  return precision.activation_bytes == 2 && !Is(precision, "fp16");
+// As Accelerate calls it.
+absl::string_view Mixed(const PrecisionRow& precision) {
+  if (precision.activation_bytes == 4) return "no";
+  return Is(precision, "fp16") || Is(precision, "autocast-fp16") ? "fp16"
+                                                                 : "bf16";
 }
 
 // As DeepSpeed or torch.optim calls it; empty: neither has it.
@@ -51,8 +54,14 @@ std::string DeepSpeedConfig(const Configuration& c) {
   if (!OptimizerName(c.optimizer->name).empty()) {
     json["optimizer"] = OptimizerSection(c);
   }
-  json["fp16"] = {{"enabled", Is(*c.precision, "fp16")}};
-  json["bf16"] = {{"enabled", IsBfloat16(*c.precision)}};
+  const bool weights = !c.precision->autocast;
+  const bool half = Mixed(*c.precision) == "fp16";
+  json["fp16"] = {{"enabled", weights && half}};
+  json["bf16"] = {{"enabled", weights && Mixed(*c.precision) == "bf16"}};
+  if (c.precision->autocast) {
+    json["torch_autocast"] = {{"enabled", true},
+                              {"dtype", half ? "float16" : "bfloat16"}};
+  }
   Json zero = {{"stage", c.zero},
                {"reduce_bucket_size", kBucketElements},
                {"allgather_bucket_size", kBucketElements},
@@ -74,9 +83,6 @@ std::string DeepSpeedConfig(const Configuration& c) {
 
 std::string AccelerateConfig(const Configuration& c) {
   const bool deepspeed = c.zero > 0 || c.offload_optimizer;
-  const absl::string_view precision = Is(*c.precision, "fp16")   ? "fp16"
-                                      : IsBfloat16(*c.precision) ? "bf16"
-                                                                 : "no";
   std::string yaml = "compute_environment: LOCAL_MACHINE\ndebug: false\n";
   if (deepspeed) {
     absl::StrAppend(
@@ -96,7 +102,7 @@ std::string AccelerateConfig(const Configuration& c) {
   absl::StrAppend(&yaml,
                   "machine_rank: 0\nmain_training_function: main\n"
                   "mixed_precision: '",
-                  precision,
+                  Mixed(*c.precision),
                   "'\nnum_machines: 1\nnum_processes: ", c.data_parallel,
                   "\nrdzv_backend: static\nsame_network: true\n"
                   "use_cpu: false\n");

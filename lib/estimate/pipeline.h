@@ -18,10 +18,11 @@ using StageCost =
     std::function<int64_t(int64_t stage, UnitIndex begin, UnitIndex end)>;
 
 // Begins of the stages and the number of units: one more than `stages`. Optimal
-// for a cost that grows with the range. Error (kOutOfRange): too few cuts.
+// for `estimate`, a cost that grows with the range; from there, boundaries move
+// as long as the largest `exact` cost falls. Error (kOutOfRange): too few cuts.
 absl::StatusOr<std::vector<UnitIndex>> BalanceStages(
     absl::Span<const UnitIndex> cuts, UnitIndex units, int64_t stages,
-    const StageCost& cost);
+    const StageCost& estimate, const StageCost& exact);
 
 }  // namespace onnx_memopt::estimate
 

@@ -9,14 +9,19 @@
 namespace onnx_memopt::estimate {
 namespace {
 
-constexpr std::array<PrecisionRow, 5> kPrecisions = {{
-    {"fp32", 4, 4, 0, 4, 4, "everything in float32"},
-    {"fp16", 2, 2, 4, 4, 2,
+constexpr std::array<PrecisionRow, 7> kPrecisions = {{
+    {"fp32", 4, 4, 0, 4, 4, false, "everything in float32"},
+    {"fp16", 2, 2, 4, 4, 2, false,
      "float16 with float32 master weights and optimizer state"},
-    {"bf16", 2, 2, 4, 4, 2,
+    {"bf16", 2, 2, 4, 4, 2, false,
      "bfloat16 with float32 master weights and optimizer state"},
-    {"bf16-pure", 2, 2, 0, 2, 2, "everything in bfloat16, no master weights"},
-    {"fp8", 1, 2, 4, 4, 2,
+    {"autocast-fp16", 4, 4, 0, 4, 2, true,
+     "float32 weights, float16 in what torch.autocast runs in it"},
+    {"autocast-bf16", 4, 4, 0, 4, 2, true,
+     "float32 weights, bfloat16 in what torch.autocast runs in it"},
+    {"bf16-pure", 2, 2, 0, 2, 2, false,
+     "everything in bfloat16, no master weights"},
+    {"fp8", 1, 2, 4, 4, 2, false,
      "8-bit weights, bfloat16 gradients and activations, float32 master "
      "weights and optimizer state"},
 }};

@@ -98,13 +98,7 @@ class Tracer {
 
  private:
   int64_t Bytes(BufferIndex b) const {
-    const BufferFact& buffer = facts_.buffers[b];
-    const int64_t bytes =
-        buffer.Bytes(options_.batch, options_.activation_bytes);
-    const bool divided = buffer.tensor_split ||
-                         (options_.sequence_parallel && !buffer.is_input &&
-                          buffer.elements.per_sample > 0);
-    return divided ? CeilDiv(bytes, options_.tensor_parallel) : bytes;
+    return BufferBytes(facts_.buffers[b], options_);
   }
 
   bool in_stage(UnitIndex u) const { return u >= begin_ && u < end_; }
@@ -257,9 +251,10 @@ class Tracer {
 
   // In float32 whatever the precision, as losses are.
   void LossOf(BufferIndex output) {
-    const int64_t wide = CheckedMul(Bytes(output), 4).value_or(INT64_MAX) /
-                         std::max<int64_t>(options_.activation_bytes, 1);
-    const bool narrow = options_.activation_bytes < 4;
+    BufferFact float32 = facts_.buffers[output];
+    float32.bits = 32;
+    const int64_t wide = BufferBytes(float32, options_);
+    const bool narrow = Bytes(output) < wide;
     const auto allocate = [&](int64_t bytes, absl::string_view name) {
       return Allocate({.bytes = bytes,
                        .category = Category::kLoss,
@@ -458,6 +453,14 @@ absl::string_view Name(Phase phase) {
   constexpr std::array<absl::string_view, 5> kNames = {
       "start", "forward", "loss", "backward", "optimizer step"};
   return kNames[static_cast<size_t>(phase)];
+}
+
+int64_t BufferBytes(const BufferFact& buffer, const TraceOptions& options) {
+  const int64_t bytes = buffer.Bytes(options.batch, options.activation_bytes);
+  const bool divided =
+      buffer.tensor_split || (options.sequence_parallel && !buffer.is_input &&
+                              buffer.elements.per_sample > 0);
+  return divided ? CeilDiv(bytes, options.tensor_parallel) : bytes;
 }
 
 StepTrace TraceStep(const ModelFacts& facts, const TraceOptions& options) {

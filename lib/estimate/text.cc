@@ -31,6 +31,7 @@ class Writer {
     Timeline();
     AtPeak();
     PerGpu();
+    Checkpoints();
     Rule();
     Fits();
     Batches();
@@ -193,6 +194,30 @@ class Writer {
     }
   }
 
+  void Checkpoints() {
+    if (!r_.checkpoints.empty()) {
+      Title("Computed again in backward:");
+      for (size_t i = 0; i < std::min(kMostStages, r_.checkpoints.size());
+           ++i) {
+        const EstimateCheckpoint& c = r_.checkpoints[i];
+        Line(absl::StrCat("  ", Left(c.first, 30), " .. ", Left(c.last, 30),
+                          Right(absl::StrCat(c.units), 6), " units"));
+      }
+      if (r_.checkpoints.size() > kMostStages) {
+        Line(absl::StrCat("  ... ", r_.checkpoints.size() - kMostStages,
+                          " more; all in the JSON"));
+      }
+    }
+    if (r_.checkpoint_curve.size() < 2) return;
+    Title("Memory against recomputation:");
+    for (const EstimateCurvePoint& point : r_.checkpoint_curve) {
+      Line(absl::StrCat(
+          "  ", Bytes(point.total_bytes),
+          absl::StrFormat("  %+3.0f%% arithmetic  ", 100 * point.overhead),
+          point.flags));
+    }
+  }
+
   void Rule() {
     if (r_.rule_of_thumb.empty()) return;
     Title("The rule of thumb, M = 4 N + A B + S, on one GPU:");
@@ -245,6 +270,12 @@ class Writer {
       Line(absl::StrCat("  ", *r_.max_batch, " samples a GPU"));
     }
     if (r_.buckets.empty()) return;
+    if (r_.max_length) {
+      Wrapped(absl::StrCat("longest ", Printable(r_.length_name),
+                           " with batch ", r_.batch, ": ", *r_.max_length,
+                           ", if the model takes as much"),
+              2, 4);
+    }
     Line(absl::StrCat("  by length (", Printable(r_.length_name),
                       "), for dynamic batching:"));
     for (const EstimateBucket& bucket : r_.buckets) {
@@ -283,9 +314,9 @@ class Writer {
   }
 
   void Allocators() {
-    if (r_.allocator_advice.empty()) return;
+    if (r_.allocators.advice.empty()) return;
     Title("Allocators:");
-    for (const std::string& line : r_.allocator_advice) {
+    for (const std::string& line : r_.allocators.advice) {
       Wrapped(absl::StrCat("- ", line), 2, 4);
     }
   }

@@ -51,14 +51,18 @@ absl::Status CheckPage() {
       "Node.js; ./dev build makes one that has");
 }
 
-absl::StatusOr<std::string> ReportToHtml(const Report& report,
-                                         absl::string_view tool_version) {
-  absl::Status status = CheckPage();
+absl::StatusOr<std::string> JsonToHtml(absl::string_view json) {
+  const absl::Status status = CheckPage();
   if (!status.ok()) return status;
   std::string out(PageHead());
-  AppendEscaped(ReportToJson(report, tool_version), &out);
+  AppendEscaped(json, &out);
   absl::StrAppend(&out, PageTail());
   return out;
+}
+
+absl::StatusOr<std::string> ReportToHtml(const Report& report,
+                                         absl::string_view tool_version) {
+  return JsonToHtml(ReportToJson(report, tool_version));
 }
 
 }  // namespace onnx_memopt

@@ -16,6 +16,7 @@
 #include "onnx-memopt/command_line.h"
 #include "onnx-memopt/write_text.h"
 #include "onnx_memopt/estimate.h"
+#include "onnx_memopt/report/html.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -39,8 +40,9 @@ The model and its sizes:
 Training:
   --optimizer NAME         sgd, momentum, adam (the default), adamw, adafactor,
                            adam8bit, lion
-  --precision NAME         fp32 (the default), fp16 or bf16 with float32 master
-                           weights, bf16-pure, fp8
+  --precision NAME         fp32 (the default); fp16, bf16 with float32 master
+                           weights; autocast-fp16, autocast-bf16 with float32
+                           weights, as torch.autocast; bf16-pure; fp8
   --loss NAME              cross-entropy, mse, none; if not given, mse for
                            outputs of four dimensions, else cross-entropy
   --checkpoint WHAT        none (the default)
@@ -48,6 +50,9 @@ Training:
                            full       keep the input of each block alone
                            sqrt       of groups of blocks
                            N          of groups of N blocks
+                           SIZE       as little as takes no more than SIZE, for
+                                      example 20GiB
+                           fit        as little as fits --gpu or --memory
   --attention NAME         graph  as the model has it written out (the default)
                            fused  as one operator that keeps no scores
   --accumulate K           steps whose gradients are added up
@@ -67,10 +72,12 @@ Several GPUs:
 Hardware:
   --gpu NAME               for example A100-80GB; all: every GPU of the table
   --memory SIZE            in place of a GPU, for example 24GiB
-  --max-batch              the largest batch that fits, and batches by length
+  --max-batch              the largest batch and length that fit, and batches by
+                           length
 
 Output:
   --json FILE              the estimate as JSON; - for stdout, without the text
+  --html FILE              the estimate as a page that needs no network
   --emit-deepspeed FILE    a configuration for DeepSpeed
   --emit-accelerate FILE   a configuration for Accelerate
   -q, --quiet              no text
@@ -81,6 +88,7 @@ Examples:
   onnx-memopt estimate gpt2.onnx --batch 8 --precision bf16 --gpu RTX-4090
   onnx-memopt estimate gpt2.onnx --batch 8 --gpu all
   onnx-memopt estimate bert.onnx --dim seq=512 --memory 24GiB --max-batch
+  onnx-memopt estimate gpt2.onnx --batch 16 --gpu RTX-4090 --checkpoint fit
   onnx-memopt estimate gpt2.onnx --dp 4 --zero 2 --emit-deepspeed ds.json
 
 Exit codes: 0 all went well, 1 the model or a file, 2 usage.
@@ -90,6 +98,7 @@ struct EstimateArguments {
   std::string model;
   EstimateOptions options;
   std::string json;
+  std::string html;
   std::string deepspeed;
   std::string accelerate;
   bool quiet = false;
@@ -123,6 +132,7 @@ class EstimateParser {
     app_.add_option("--memory", memory_);
     app_.add_flag("--max-batch", o.max_batch);
     app_.add_option("--json", args_.json);
+    app_.add_option("--html", args_.html);
     app_.add_option("--emit-deepspeed", args_.deepspeed);
     app_.add_option("--emit-accelerate", args_.accelerate);
     app_.add_flag("-q,--quiet", args_.quiet);
@@ -188,6 +198,10 @@ absl::Status WriteOutputs(const EstimateArguments& arguments,
                           const EstimateReport& report) {
   const std::string json = EstimateToJson(report, ONNX_MEMOPT_VERSION);
   if (!arguments.json.empty()) RETURN_IF_ERROR(WriteText(arguments.json, json));
+  if (!arguments.html.empty()) {
+    ASSIGN_OR_RETURN(const std::string page, JsonToHtml(json));
+    RETURN_IF_ERROR(WriteText(arguments.html, page));
+  }
   if (!arguments.deepspeed.empty()) {
     RETURN_IF_ERROR(WriteText(arguments.deepspeed, report.deepspeed_json));
   }
@@ -209,6 +223,10 @@ int RunEstimate(int argc, char** argv) {
   EstimateParser parser;
   if (const std::optional<int> code = parser.Parse(argc, argv)) return *code;
   const EstimateArguments& arguments = parser.arguments();
+  if (!arguments.html.empty()) {
+    const absl::Status page = CheckPage();
+    if (!page.ok()) return Fail(page);
+  }
   const absl::StatusOr<EstimateReport> report =
       Estimate(arguments.model, arguments.options);
   if (!report.ok()) return Fail(report.status());

@@ -9,6 +9,12 @@
 //   embedding | attention | mlp | attention | mlp | head
 //             '-------block-----'-------block-----'
 //
+// Where skip connections cross most of a model, as in a U-Net, it has few such
+// places. Then activations that are read again only much later do not count:
+//
+//   down 1 | down 2 | middle | up 2 | up 1      | two or three activations
+//        \________\________/______/              cross: all but one are skips
+//
 //   ModelBlocks blocks = FindBlocks(facts);
 //   TraceStep(facts, {.checkpoints = GroupBlocks(blocks.blocks, 2)});
 #ifndef ONNX_MEMOPT_ESTIMATE_BLOCKS_H_
@@ -25,10 +31,11 @@ namespace onnx_memopt::estimate {
 struct ModelBlocks {
   // Cut before these units, ascending; 0 and the number of units are not there.
   std::vector<UnitIndex> cuts;
-  // Bytes that cross each cut, for a batch of 1 in float32.
+  // Bytes that cross each cut, skips included, for a batch of 1 in float32.
   std::vector<int64_t> cut_bytes;
   std::vector<Checkpoint> blocks;  // in order, disjoint
   bool repeated = false;           // blocks are the periods of equal pieces
+  bool skips = false;              // some cuts are crossed by skips as well
 };
 
 ModelBlocks FindBlocks(const ModelFacts& facts);

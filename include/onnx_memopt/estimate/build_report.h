@@ -24,6 +24,8 @@ struct ReportRequest {
   std::string gpu;  // a name of the table, "all", or empty
   std::optional<int64_t> memory_bytes;
   bool max_batch = false;
+  // CheckpointKind::kBudget, with the memory of the GPU or `memory_bytes`.
+  bool checkpoint_to_fit = false;
   // A symbolic dimension, for buckets of lengths, and the graph with that
   // dimension unbound; null: none.
   std::string length_symbol;

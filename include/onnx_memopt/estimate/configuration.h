@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,9 @@ enum class CheckpointKind : uint8_t {
   kFull,       // of each block its input is kept
   kSqrt,       // groups of blocks, about the square root of their number
   kEvery,      // groups of `checkpoint_every` blocks
+  // Attention cores, blocks and groups of them, at the least arithmetic with
+  // which the fullest GPU takes no more than `checkpoint_budget_bytes`.
+  kBudget,
 };
 
 // Another model in this one's place.
@@ -58,6 +62,7 @@ struct Configuration {
   LossKind loss = LossKind::kAuto;
   CheckpointKind checkpoint = CheckpointKind::kNone;
   int64_t checkpoint_every = 1;
+  int64_t checkpoint_budget_bytes = 0;
   bool fused_attention = false;
   int64_t data_parallel = 1;
   int zero = 0;
@@ -93,8 +98,9 @@ class Model {
  private:
   const ir::Graph* graph_;
   std::string batch_symbol_;
-  std::map<std::pair<std::pair<bool, int64_t>, ModelChange>,
-           std::unique_ptr<View>>
+  // By what changes the facts: fused attention, autocast, tensor parallelism,
+  // the model itself.
+  std::map<std::tuple<bool, bool, int64_t, ModelChange>, std::unique_ptr<View>>
       views_;
 };
 
@@ -124,20 +130,35 @@ struct Estimate {
   std::vector<StageEstimate> stages;
   size_t fullest = 0;
   double recompute_overhead = 0;  // of the time of a step, by arithmetic
-  int64_t checkpointed_blocks = 0;
+  std::vector<Checkpoint> checkpoints;
 
   const StageEstimate& worst() const { return stages[fullest]; }
 };
 
 struct EvaluateOptions {
-  bool allocators = true;  // simulate them; else reserved is `fragmentation`
-  double fragmentation = 1.0;  // times the live peak
+  bool allocators = true;  // simulate PyTorch's; else the live peak is taken
 };
 
-// Errors (kOutOfRange): a degree of parallelism that does not fit the model.
+// Errors (kOutOfRange): a degree of parallelism that does not fit the model, a
+// budget that no checkpoints reach.
 absl::StatusOr<Estimate> Evaluate(Model* model,
                                   const Configuration& configuration,
                                   const EvaluateOptions& options);
+
+// Memory against recomputation, from none of it to the least memory: each point
+// takes less than the one before, and is one of the kinds of checkpoints.
+struct CheckpointPoint {
+  Configuration configuration;
+  int64_t total_bytes = 0;
+  double overhead = 0;
+};
+absl::StatusOr<std::vector<CheckpointPoint>> CheckpointCurve(
+    Model* model, const Configuration& configuration,
+    const EvaluateOptions& options);
+
+// Whether the fullest GPU takes at most `budget_bytes`.
+absl::StatusOr<bool> Fits(Model* model, const Configuration& configuration,
+                          int64_t budget_bytes);
 
 // The largest batch whose total is at most `budget_bytes`; 0: none.
 absl::StatusOr<int64_t> LargestBatch(Model* model,

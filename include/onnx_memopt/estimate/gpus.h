@@ -14,12 +14,19 @@ namespace onnx_memopt::estimate {
 
 struct Gpu {
   std::string name;
+  std::string vendor;
   std::string kind;  // "consumer", "workstation", "data centre"
   int64_t memory_bytes = 0;
   double bandwidth_gbs = 0;
-  double nvlink_gbs = 0;  // 0: none
+  double nvlink_gbs = 0;  // or AMD's Infinity Fabric; 0: none
+  // Dense matrix arithmetic; 0: not supported, or not fast.
+  double tflops_32 = 0;
+  double tflops_tf32 = 0;
   double tflops_16 = 0;
-  std::string source;
+  double tflops_8 = 0;
+  bool bfloat16 = false;
+  std::string source;  // the vendor's document
+  std::string address;
 };
 
 // In the order of the file.

@@ -117,6 +117,9 @@ struct FactOptions {
   // Attention as one operator that keeps no scores (FlashAttention, PyTorch's
   // scaled_dot_product_attention on a GPU), where the graph has it written out.
   bool fused_attention = false;
+  // torch.autocast: weights and inputs are float32, products take and give 16
+  // bits. Buffers of 16 bits are those that are as wide as activations are.
+  bool autocast = false;
   // The symbolic dimension that is the batch; empty: found by the inputs.
   std::string batch_symbol;
   // Divide the model's tensors among this many GPUs where its products allow.

@@ -25,6 +25,7 @@ struct PrecisionRow {
   int64_t master_bytes = 0;  // a second copy that the optimizer updates
   int64_t state_bytes = 4;   // of one number of optimizer state
   int64_t activation_bytes = 4;
+  bool autocast = false;  // 16 bits only where torch.autocast has them
   absl::string_view meaning;
 };
 

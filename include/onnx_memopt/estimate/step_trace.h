@@ -134,6 +134,9 @@ struct TraceProfile {
 };
 TraceProfile Replay(const StepTrace& trace);
 
+// Of one buffer on one GPU.
+int64_t BufferBytes(const BufferFact& buffer, const TraceOptions& options);
+
 // Bytes that forward keeps for backward of one micro-batch, with these
 // checkpoints: what PyTorch's saved tensors take, but for parameters. Outputs
 // of the model and of the loss are not among them.

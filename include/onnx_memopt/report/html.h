@@ -21,6 +21,9 @@ namespace onnx_memopt {
 // An error if this build was made without the page, for want of Node.js.
 absl::Status CheckPage();
 
+// The page for a report that is JSON already: also that of an estimate.
+absl::StatusOr<std::string> JsonToHtml(absl::string_view json);
+
 absl::StatusOr<std::string> ReportToHtml(const Report& report,
                                          absl::string_view tool_version);
 

@@ -74,6 +74,25 @@ TEST(CachingAllocator, ASecondStepNeedsNoMore) {
             SimulateCaching(trace, 5).peak_reserved_bytes);
 }
 
+TEST(CachingAllocator, SaysWhatEmptyCacheWouldGiveBack) {
+  // A segment of its own that is free, and one of 20 MiB that is half in use.
+  const AllocatorResult r =
+      SimulateCaching(Trace({30 * kMiB, 6 * kMiB, 6 * kMiB, -1, -2}), 1);
+  EXPECT_EQ(r.peak_reserved_bytes, 50 * kMiB);
+  EXPECT_EQ(r.idle_bytes, 30 * kMiB);
+}
+
+TEST(ExpandableAllocator, OneSegmentTakesWhatPiecesCouldNot) {
+  // The free piece at the end grows: nothing is lost between segments.
+  const StepTrace trace =
+      Trace({15 * kMiB, 30 * kMiB, -2, 60 * kMiB, 512, 1024});
+  const AllocatorResult r = SimulateExpandable(trace, 1);
+  EXPECT_EQ(r.peak_reserved_bytes, (80 + 2) * kMiB);
+  EXPECT_EQ(r.segments, 2);
+  EXPECT_EQ(SimulateCaching(trace, 1).peak_reserved_bytes,
+            (16 + 30 + 60 + 2) * kMiB);
+}
+
 TEST(BfcAllocator, RegionsDouble) {
   // 2 MiB, then 4, then what 9 MiB need: 16.
   const AllocatorResult r =
