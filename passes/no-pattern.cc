@@ -38,6 +38,7 @@
 #include "onnx_memopt/rewrite/builder.h"
 #include "onnx_memopt/rewrite/outline.h"
 #include "onnx_memopt/rewrite/prediction.h"
+#include "onnx_memopt/rewrite/raise_opset.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -56,6 +57,18 @@ class NoPattern final : public pass::Pass {
   absl::string_view name() const override { return "no-pattern"; }
 
   absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
+    std::optional<Graph> raised = rewrite::RaiseOpset(graph);
+    if (!raised.has_value()) return Rewrite(graph, context);
+    ASSIGN_OR_RETURN(const bool changed, Rewrite(*raised, context));
+    if (changed) graph = *std::move(raised);
+    return changed;
+  }
+
+ private:
+  static constexpr int64_t kMinGainBytes = 256 << 10;
+
+  static absl::StatusOr<bool> Rewrite(Graph& graph,
+                                      pass::PassContext& context) {
     if (const absl::Status status = rewrite::CheckCanBuild(graph);
         !status.ok()) {
       return context.LeaveAsIs(status);
@@ -99,9 +112,6 @@ class NoPattern final : public pass::Pass {
         FormatBytes(before), " -> ", FormatBytes(after), " (predicted)"));
     return true;
   }
-
- private:
-  static constexpr int64_t kMinGainBytes = 256 << 10;
 
   // kFailedPrecondition where it cannot be.
   static absl::Status Wrap(Graph& graph) {
@@ -252,6 +262,15 @@ class NoPattern final : public pass::Pass {
     // An output has to come from the branch.
     for (ValueId result : main.results) constant[result] = false;
 
+    // Filters are laid out only in the very graph that uses them.
+    llvm::DenseSet<ValueId> filters;
+    for (NodeId id : main.nodes) {
+      const ir::Node& node = graph.node(id);
+      if (!rewrite::IsConvolution(node)) continue;
+      for (ValueId operand : node.operands) {
+        if (operand != ir::kNoValue) filters.insert(operand);
+      }
+    }
     llvm::DenseSet<ValueId> wanted;
     std::pair<std::vector<NodeId>, std::vector<NodeId>> nodes;
     for (auto it = main.nodes.rbegin(); it != main.nodes.rend(); ++it) {
@@ -264,7 +283,7 @@ class NoPattern final : public pass::Pass {
         const std::optional<ir::Dim> bytes =
             SizeBytes(graph.value(result).type);
         stays = stays || wanted.contains(result) ||
-                (bytes && bytes->is_constant() &&
+                (bytes && bytes->is_constant() && !filters.contains(result) &&
                  bytes->constant() > rewrite::kSmallWeightBytes);
       }
       if (!all_constant || !stays) {

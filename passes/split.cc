@@ -39,6 +39,7 @@
 #include "onnx_memopt/rewrite/builder.h"
 #include "onnx_memopt/rewrite/grow_region.h"
 #include "onnx_memopt/rewrite/prediction.h"
+#include "onnx_memopt/rewrite/raise_opset.h"
 #include "onnx_memopt/rewrite/split_region.h"
 #include "onnx_memopt/rewrite/split_search.h"
 #include "onnx_memopt/support/format.h"
@@ -58,6 +59,18 @@ class Split final : public pass::Pass {
   absl::string_view name() const override { return "split"; }
 
   absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
+    std::optional<Graph> raised = rewrite::RaiseOpset(graph);
+    if (!raised.has_value()) return Rewrite(graph, context);
+    // Analyses are of the graph as it was: what they say holds for both.
+    ASSIGN_OR_RETURN(const bool changed, Rewrite(*raised, context));
+    if (!changed) return false;
+    graph = *std::move(raised);
+    context.analyses().InvalidateAll();
+    return true;
+  }
+
+ private:
+  absl::StatusOr<bool> Rewrite(Graph& graph, pass::PassContext& context) const {
     if (const absl::Status status = rewrite::CheckCanBuild(graph);
         !status.ok()) {
       return context.LeaveAsIs(status);
@@ -140,7 +153,6 @@ class Split final : public pass::Pass {
     return true;
   }
 
- private:
   // What later runs take more than the first, beside tensors.
   static constexpr int64_t kSteadyBytes = 512 << 10;
   static constexpr size_t kShownRegions = 8;

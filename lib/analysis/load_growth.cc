@@ -1,6 +1,8 @@
 #include "onnx_memopt/analysis/load_growth.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,16 @@ namespace {
 
 using ir::Node;
 using ir::ValueId;
+
+// What is folded inside a subgraph is held by its graph, too.
+constexpr int64_t kCopiesInSubgraph = 2;
+
+bool IsInSubgraph(const ir::Graph& graph, ir::BlockId block) {
+  while (graph.block(block).kind == ir::BlockKind::kCallBody) {
+    block = graph.node(graph.block(block).owner).block;
+  }
+  return graph.block(block).kind == ir::BlockKind::kSubgraph;
+}
 
 }  // namespace
 
@@ -38,34 +50,39 @@ absl::StatusOr<LoadGrowth> LoadGrowth::Compute(const ir::Graph& graph,
   // Read by what is not folded, or by a folded node.
   std::vector<bool> kept(graph.num_values());
   std::vector<bool> consumed(graph.num_values());
-  for (ir::NodeId step : timeline->steps(ir::kMainBlock)) {
-    const Node& node = graph.node(step);
-    const bool folds =
-        MayFold(node) && std::all_of(node.operands.begin(), node.operands.end(),
-                                     [&](ValueId operand) {
-                                       return operand == ir::kNoValue ||
-                                              constant[Index(operand)];
-                                     });
-    growth.folded_nodes_ += folds ? 1 : 0;
-    std::vector<ValueId> uses;
-    CollectUses(graph, step, &uses);
-    for (ValueId use : uses) {
-      if (use != ir::kNoValue) (folds ? consumed : kept)[Index(use)] = true;
+  // Outer blocks come first: what they fold is constant inside.
+  for (ir::BlockId block : timeline->blocks()) {
+    for (ir::NodeId step : timeline->steps(block)) {
+      const Node& node = graph.node(step);
+      const bool folds =
+          MayFold(node) &&
+          std::all_of(
+              node.operands.begin(), node.operands.end(), [&](ValueId operand) {
+                return operand == ir::kNoValue || constant[Index(operand)];
+              });
+      growth.folded_nodes_ += folds ? 1 : 0;
+      // What is captured counts where it is read.
+      for (ValueId use : node.operands) {
+        if (use != ir::kNoValue) (folds ? consumed : kept)[Index(use)] = true;
+      }
+      for (ValueId result : node.results) {
+        if (!folds || result == ir::kNoValue) continue;
+        constant[Index(result)] = growth.folded_[Index(result)] = true;
+      }
     }
-    for (ValueId result : node.results) {
-      if (!folds || result == ir::kNoValue) continue;
-      constant[Index(result)] = growth.folded_[Index(result)] = true;
+    for (ValueId result : graph.block(block).results) {
+      if (result != ir::kNoValue) kept[Index(result)] = true;
     }
-  }
-  for (ValueId result : graph.block(ir::kMainBlock).results) {
-    kept[Index(result)] = true;
   }
   for (size_t i = 0; i < graph.num_values(); ++i) {
     if (!constant[i]) continue;
-    const int64_t bytes =
-        sizes->bytes(ValueId(static_cast<uint32_t>(i))).value_or(0);
+    const ValueId id{static_cast<uint32_t>(i)};
+    const int64_t bytes = sizes->bytes(id).value_or(0);
     if (growth.folded_[i] && kept[i]) {
-      growth.growth_bytes_ = SaturatingAdd(growth.growth_bytes_, bytes);
+      const int64_t copies =
+          IsInSubgraph(graph, graph.value(id).block) ? kCopiesInSubgraph : 1;
+      growth.growth_bytes_ = SaturatingAdd(
+          growth.growth_bytes_, CheckedMul(bytes, copies).value_or(bytes));
     } else if (!growth.folded_[i] && consumed[i] && !kept[i]) {
       growth.growth_bytes_ -= bytes;
     }

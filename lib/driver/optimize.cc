@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "driver/annotate.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/analysis/assume_sizes.h"
 #include "onnx_memopt/analysis/time_model.h"
 #include "onnx_memopt/analysis/timeline.h"
 #include "onnx_memopt/analysis/weights.h"
@@ -85,7 +87,16 @@ class Run {
     absl::StatusOr<ir::Graph> graph = io::Import(model_, import_);
     if (!graph.ok()) return WithPath(error_path_, graph.status());
     graph_ = *std::move(graph);
+    for (const auto& [name, sizes] : options_.dims) {
+      if (IsSwept(name)) {
+        graph_.assumed[name] = *std::min_element(sizes.begin(), sizes.end());
+      }
+    }
     for (const auto& [name, size] : planned_) graph_.assumed[name] = size;
+    absl::StatusOr<std::set<std::string>> guessed =
+        analysis::AssumeSizes(&graph_);
+    if (!guessed.ok()) return WithPath(error_path_, guessed.status());
+    guessed_ = *std::move(guessed);
     const absl::Status status = AnalyseAndRewrite();
     if (!status.ok()) return WithPath(error_path_, status);
     return std::move(report_);
@@ -218,7 +229,7 @@ class Run {
       report_.dims.push_back(
           {.name = name,
            .value = it == graph_.assumed.end() ? 1 : it->second,
-           .assumed = it == graph_.assumed.end()});
+           .assumed = it == graph_.assumed.end() || guessed_.contains(name)});
     }
     std::sort(
         report_.dims.begin(), report_.dims.end(),
@@ -440,6 +451,7 @@ class Run {
   io::ImportOptions import_;   // what is bound
   io::ImportOptions checked_;  // all names that options mention
   decltype(io::ImportOptions::dims) planned_;  // sizes that passes plan for
+  std::set<std::string> guessed_;  // names with a size that nobody gave
   pass::Pipeline pipeline_;
   std::shared_ptr<const io::LoadedModel> model_;
   ir::Graph graph_;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "driver/append_loss.h"
+#include "onnx_memopt/analysis/assume_sizes.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/grad/accumulate.h"
 #include "onnx_memopt/grad/checkpoint.h"
@@ -65,6 +66,8 @@ class Run {
     absl::StatusOr<ir::Graph> graph = io::Import(model_, import);
     if (!graph.ok()) return WithPath(graph.status());
     graph_ = *std::move(graph);
+    const absl::Status sizes = analysis::AssumeSizes(&graph_).status();
+    if (!sizes.ok()) return WithPath(sizes);
     RETURN_IF_ERROR(ReadLoss());
     const absl::Status status = Rewrite();
     if (!status.ok()) return WithPath(status);

@@ -53,12 +53,16 @@ class Exporter {
   }
 
   // Inputs and outputs of the main graph, where a rewrite has others than the
-  // source.
-  void RewriteInterface(const Block& main, onnx::GraphProto* proto) {
+  // source. `listed`: weights are inputs too, as they had to be in older
+  // versions of ONNX.
+  void RewriteInterface(const Block& main, bool listed,
+                        onnx::GraphProto* proto) {
     absl::flat_hash_set<absl::string_view> inputs;
     for (ValueId id : main.params) inputs.insert(graph_.value(id).name);
     for (ValueId id : main.initializers) {
-      if (graph_.value(id).overridable) inputs.insert(graph_.value(id).name);
+      if (listed || graph_.value(id).overridable) {
+        inputs.insert(graph_.value(id).name);
+      }
     }
     EraseIf(proto->mutable_input(), [&](const onnx::ValueInfoProto& input) {
       return !inputs.contains(input.name());
@@ -102,6 +106,31 @@ class Exporter {
       if (input.name() != value.name) continue;
       *input.mutable_type() = ToTypeProto(value.type, &dims_);
     }
+  }
+
+  // Weights that a pass made, or moved into a subgraph.
+  bool HasNewWeights() const {
+    for (size_t i = 0; i < graph_.num_blocks(); ++i) {
+      const BlockId block{static_cast<uint32_t>(i)};
+      for (ValueId id : graph_.block(block).initializers) {
+        if (graph_.value(id).source_block != block) return true;
+      }
+    }
+    return false;
+  }
+
+  // That of ONNX's own operators; 0 where there are none.
+  int Opset() const {
+    int opset = 0;
+    for (size_t i = 0; i < graph_.num_nodes(); ++i) {
+      const NodeId id{static_cast<uint32_t>(i)};
+      const Node& node = graph_.node(id);
+      if (!graph_.erased(id) && node.domain.empty() &&
+          graph_.block(node.block).kind != ir::BlockKind::kCallBody) {
+        opset = std::max(opset, node.opset);
+      }
+    }
+    return opset;
   }
 
   // The types of inputs that were bound to sizes for good.
@@ -412,7 +441,17 @@ absl::StatusOr<onnx::ModelProto> Export(const LoadedModel& source,
   Exporter exporter(source, graph, options);
   RETURN_IF_ERROR(exporter.RewriteGraph(ir::kMainBlock, model.mutable_graph()));
   const ir::Block& main = graph.block(ir::kMainBlock);
-  exporter.RewriteInterface(main, model.mutable_graph());
+  const bool is_old =
+      model.has_ir_version() && model.ir_version() < kInitializersApart;
+  const bool listed = is_old && !exporter.HasNewWeights();
+  if (is_old && !listed) model.set_ir_version(kInitializersApart);
+  exporter.RewriteInterface(main, listed, model.mutable_graph());
+  for (onnx::OperatorSetIdProto& opset : *model.mutable_opset_import()) {
+    const bool is_own = opset.domain().empty() || opset.domain() == "ai.onnx";
+    if (is_own && opset.version() < exporter.Opset()) {
+      opset.set_version(exporter.Opset());
+    }
+  }
   if (options.bind_inputs) exporter.BindInputs(main, model.mutable_graph());
   return model;
 }

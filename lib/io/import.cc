@@ -158,6 +158,11 @@ class Importer {
     if (!proto.initializer().empty() || !proto.sparse_initializer().empty()) {
       for (const auto& input : proto.input()) inputs[input.name()] = true;
     }
+    // In older versions every initializer had to be an input as well.
+    if (model_.proto().has_ir_version() &&
+        model_.proto().ir_version() < kInitializersApart) {
+      inputs.clear();
+    }
     for (const onnx::TensorProto& tensor : proto.initializer()) {
       if (tensor.name().empty()) {
         return absl::InvalidArgumentError("an initializer has no name");

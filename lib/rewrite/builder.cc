@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "onnx_memopt/rewrite/raise_opset.h"
 #include "onnx_memopt/support/half.h"
 
 namespace onnx_memopt::rewrite {
@@ -13,9 +14,6 @@ namespace {
 using ir::BlockId;
 using ir::ElementType;
 using ir::ValueId;
-
-// Slice-10, Scan-9, SequenceEmpty-11, Reshape-5, and Loop-11.
-constexpr int kMinOpset = 11;
 
 int OpsetOf(const ir::Graph& graph) {
   for (size_t i = 0; i < graph.num_nodes(); ++i) {
@@ -53,9 +51,9 @@ void AppendReal(ElementType element, double value, std::string* bytes) {
 }  // namespace
 
 absl::Status CheckCanBuild(const ir::Graph& graph) {
-  if (OpsetOf(graph) < kMinOpset) {
+  if (OpsetOf(graph) < kBuildOpset) {
     return absl::FailedPreconditionError(
-        absl::StrCat("it needs opset ", kMinOpset, " or newer"));
+        absl::StrCat("it needs opset ", kBuildOpset, " or newer"));
   }
   if (graph.sizes_are_bound) {
     return absl::FailedPreconditionError(

@@ -22,6 +22,7 @@
 #include "onnx-memopt-opt/predict.h"
 #include "onnx_memopt/analysis/aliases.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/analysis/assume_sizes.h"
 #include "onnx_memopt/analysis/cost.h"
 #include "onnx_memopt/analysis/flat_profile.h"
 #include "onnx_memopt/analysis/liveness.h"
@@ -124,6 +125,7 @@ absl::Status Run(const Arguments& arguments) {
                    io::Load(arguments.model, {}));
   RETURN_IF_ERROR(CheckImportOptions(*model, import));
   ASSIGN_OR_RETURN(ir::Graph graph, Import(model, import));
+  RETURN_IF_ERROR(analysis::AssumeSizes(&graph).status());
   for (const std::string& warning : graph.warnings) {
     std::cerr << "warning: " << warning << "\n";
   }

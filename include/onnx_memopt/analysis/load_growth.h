@@ -7,8 +7,9 @@
 //   256 KiB in the file, 1 MiB (float) once loaded: growth_bytes() = 768 KiB
 //
 // Not folded, as that runtime does not: DequantizeLinear, random ops, nodes
-// with subgraphs, ops that are not in the op table. Nodes of subgraphs are left
-// out. Measured on ONNX Runtime 1.32 by test/reports/test_rows_size.py.
+// with subgraphs, ops that are not in the op table. What it folds in a subgraph
+// it holds twice. Measured on ONNX Runtime 1.32 by
+// test/reports/test_rows_size.py.
 #ifndef ONNX_MEMOPT_ANALYSIS_LOAD_GROWTH_H_
 #define ONNX_MEMOPT_ANALYSIS_LOAD_GROWTH_H_
 
@@ -32,7 +33,7 @@ class LoadGrowth {
   // Results that stay, less weights that go; negative where it shrinks. Of
   // what is of known size.
   int64_t growth_bytes() const { return growth_bytes_; }
-  // Of a value of the main graph: computed then, not in a run.
+  // Computed then, not in a run.
   bool is_folded(ir::ValueId value) const { return folded_[ir::Index(value)]; }
 
   void Print(const ir::Graph& graph, std::string* out) const;

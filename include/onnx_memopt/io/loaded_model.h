@@ -32,6 +32,10 @@
 
 namespace onnx_memopt::io {
 
+// From this version of the IR on, a weight is an input only if callers may
+// replace it; before it, every one had to be listed.
+inline constexpr int64_t kInitializersApart = 4;
+
 struct LoadOptions {
   // What external data locations are relative to. Empty: the model file's
   // folder; for standard input and for models from memory, the current one.
