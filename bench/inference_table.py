@@ -2,7 +2,7 @@
 light networks of the onnx package, before and after the default pipeline.
 
 Session options as they come, 2 threads, a process for each measurement
-(python/onnx_memopt/verify.py). Beside it the original with the session options
+(python/onnx_memopt/_verify.py). Beside it the original with the session options
 that leave it the lowest steady peak, so that one sees what rewriting adds to
 them. The raw figures of a model are kept in build/bench/inference/NAME.json and
 used again, so that the table can be made in pieces; --fresh measures anew.
@@ -22,7 +22,7 @@ import models
 import ort_memory
 
 sys.path.insert(0, str(models.ROOT / "python"))
-from onnx_memopt import verify  # noqa: E402
+from onnx_memopt import _verify  # noqa: E402
 
 THREADS = 2
 # Outputs of one model may differ by the order of sums; more is an error.
@@ -83,9 +83,9 @@ def measure(program, name, path, options):
     runs = max(options.rounds, 2)
     timeout_s = options.timeout * 5
     after, report = rewrite(program, path, dims, timeout_s)
-    result = verify.verify(path, after, dims=dims, tolerance=TOLERANCE,
-                           threads=THREADS, runs=runs,
-                           timeout_seconds=timeout_s)
+    result = _verify.verify(path, after, dims=dims, tolerance=TOLERANCE,
+                            threads=THREADS, runs=runs,
+                            timeout_seconds=timeout_s)
     if result.after is None or result.differences:
         raise ort_memory.Failed("; ".join(result.differences))
     return {
@@ -220,7 +220,7 @@ def main(program, options):
         print(f"bench: inference: {name}", file=sys.stderr)
         try:
             rows.append(figures(program, name, options))
-        except (models.Absent, ort_memory.Failed, verify.VerifyError, OSError,
+        except (models.Absent, ort_memory.Failed, _verify.VerifyError, OSError,
                 subprocess.TimeoutExpired) as problem:
             failures.append(f"{name}: {problem}")
             print(f"bench: inference: {failures[-1]}", file=sys.stderr)
