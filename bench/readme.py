@@ -1,0 +1,18 @@
+"""Puts tables of measured results into a page.
+
+The place is between two comments, <!-- bench:NAME --> and <!-- /bench:NAME -->,
+which pages do not show.
+"""
+
+import pathlib
+
+
+def put(path: pathlib.Path, name: str, text: str) -> None:
+    page = path.read_text(encoding="utf-8")
+    begin, end = f"<!-- bench:{name} -->\n", f"<!-- /bench:{name} -->\n"
+    head, found, rest = page.partition(begin)
+    _, ends, tail = rest.partition(end)
+    if not found or not ends:
+        raise ValueError(f"{path.name}: no place for the table {name!r}")
+    path.write_text(f"{head}{begin}{text.rstrip()}\n{end}{tail}",
+                    encoding="utf-8")
