@@ -157,6 +157,22 @@ def test_cli_page_is_up_to_date():
         "test/docs")
 
 
+def test_faq_has_every_situation_that_is_tested():
+    """By the numbers in the names of the tests; the page has them in comments
+    behind its headings."""
+    tested = set()
+    for path in (ROOT / "test").rglob("test_rows_*.py"):
+        tested |= set(re.findall(r"^def test_([RF]\d\d)_",
+                                 path.read_text(encoding="utf-8"),
+                                 re.MULTILINE))
+    assert tested
+    page = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
+    answered = {number for comment in re.findall(r"^<!-- (.*) -->$", page,
+                                                 re.MULTILINE)
+                for number in comment.split()}
+    assert tested <= answered, sorted(tested - answered)
+
+
 def test_help_speaks_to_users():
     done = subprocess.run([program("onnx-memopt"), "--help"],
                           capture_output=True, text=True, check=True)

@@ -42,21 +42,23 @@ def environment() -> dict[str, str]:
             "PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
 
 
-def default_model() -> str:
-    """What `./dev run` runs on."""
+def default_model() -> tuple[str, str]:
+    """What `./dev run` runs on, and the options for it."""
     text = (ROOT / "dev").read_text(encoding="utf-8")
-    return re.search(r"^readonly DEFAULT_MODEL=(\S+)$", text, re.MULTILINE)[1]
+    return (re.search(r"^readonly DEFAULT_MODEL=(\S+)$", text, re.MULTILINE)[1],
+            re.search(r"^readonly DEFAULT_SIZES=\((.*)\)$", text,
+                      re.MULTILINE)[1])
 
 
 def as_clone(folder: pathlib.Path) -> None:
     """A folder in which the README's `./dev run` works, and writes nothing into
     this tree: the program is built already."""
-    model = default_model()
+    model, sizes = default_model()
     (folder / model).parent.mkdir(parents=True)
     shutil.copy(ROOT / model, folder / model)
     (folder / "dev").write_text(
         "#!/bin/sh\ntest \"$1\" = run || exit 2\nshift\n"
-        f"exec onnx-memopt {model} \"$@\"\n", encoding="utf-8")
+        f"exec onnx-memopt {model} {sizes} \"$@\"\n", encoding="utf-8")
     (folder / "dev").chmod(0o755)
 
 
