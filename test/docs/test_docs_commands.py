@@ -20,7 +20,7 @@ import pytest
 import doc_parser
 from doc_runner import (DOCS, ROOT, RUN_LANGUAGES, Failure, agrees, commands,
                         console_commands, name, prepare, read, run_commands,
-                        run_script, uses_package)
+                        run_script)
 
 BIN_DIR = pathlib.Path(os.environ.get("ONNX_MEMOPT_BIN_DIR",
                                       ROOT / "build" / "release" / "bin"))
@@ -73,9 +73,8 @@ def test_commands_run_and_print_what_is_shown(path, tmp_path, tallies):
     else:
         prepare(tmp_path)
     try:
-        run_commands(
-            path, commands([b for b in blocks if not uses_package(b)]),
-            tmp_path, environment())
+        run_commands(path, commands(blocks, package=False), tmp_path,
+                     environment())
     except Failure as failure:
         pytest.fail(str(failure))
 
@@ -180,6 +179,11 @@ def test_all_of_a_page_is_run_but_what_is_marked(tmp_path):
     found = list(commands(blocks))
     assert [c.script.strip() for c in found] == [
         "echo one", "false", 'print("two")']
+    assert [c.shown and c.shown.lines for c in found] == [
+        ["one"], [], ["three"]]
+    # Text further down is not what it prints.
+    apart = doc_parser.parse(PAGE.replace("```text", "Now:\n\n```text")).blocks
+    assert [c.shown is None for c in commands(apart)] == [False, False, True]
     page, ours = ROOT / "README.md", dict(os.environ)
     run_commands(page, iter(found[:2]), tmp_path, ours, update=False)
     with pytest.raises(Failure, match="it prints\ntwo"):

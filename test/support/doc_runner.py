@@ -78,18 +78,27 @@ def console_commands(block: doc_parser.Block) -> Iterator[Command]:
                       Shown(block, start + 1, end))
 
 
-def commands(blocks: list[doc_parser.Block]) -> Iterator[Command]:
-    """Those that are run."""
-    for i, block in enumerate(blocks):
+def output_of(block: doc_parser.Block,
+              after: doc_parser.Block | None) -> Shown | None:
+    """What it prints, if the next block says so: with one line between them."""
+    if after is None or after.language != "text":
+        return None
+    if after.line != block.line + len(block.lines) + 3:
+        return None
+    return Shown(after, 0, len(after.lines))
+
+
+def commands(blocks: list[doc_parser.Block],
+             package: bool = True) -> Iterator[Command]:
+    """Those that are run; without the package, only what does not use it."""
+    for block, after in zip(blocks, [*blocks[1:], None]):
         if block.not_run or block.language not in RUN_LANGUAGES:
             continue
         if block.language == "console":
             yield from console_commands(block)
-            continue
-        after = blocks[i + 1] if i + 1 < len(blocks) else None
-        shown = (Shown(after, 0, len(after.lines))
-                 if after is not None and after.language == "text" else None)
-        yield Command(block.text, block.line, block.language, shown)
+        elif package or not uses_package(block):
+            yield Command(block.text, block.line, block.language,
+                          output_of(block, after))
 
 
 def run_script(script: str, folder: pathlib.Path,
