@@ -13,6 +13,7 @@ import machine
 import measure
 import models
 import peers
+import readme
 
 # A program that takes longer is not run again.
 SLOW_SECONDS = 30
@@ -163,6 +164,22 @@ def selected_models(options):
             any(part in model.name for part in options.model)]
 
 
+def short(raw):
+    """For a page: what a user asks first."""
+    rows = []
+    for run in raw["runs"]:
+        failed = run["failure"] or not run["seconds"]
+        rows.append([run["model"], run["program"]] + (
+            [f"fails ({run['failure'].split(':')[0]})", ""] if failed else
+            [f"{statistics.median(run['seconds']):.2f}",
+             f"{max(run['peak_bytes']) / MIB:.0f}"]))
+    about = raw["machine"]
+    return "\n".join([
+        markdown(["model", "program", "seconds", "memory, MiB"], rows), "",
+        f"On {about['cpu']}, with onnx {about['onnx']}, onnxsim "
+        f"{about['onnxsim']}, onnx-tool {about['onnx-tool']}."])
+
+
 def write_results(about, measured, rows, options):
     """Writes both files; returns the text of the first."""
     header = ["model", "program", "median s", "min", "max", "peak RSS, MiB",
@@ -176,6 +193,8 @@ def write_results(about, measured, rows, options):
                     for row in programs]}
     (options.out / "cli.json").write_text(json.dumps(raw, indent=1) + "\n",
                                           encoding="utf-8")
+    if options.readme:
+        readme.put(options.readme, "cli", short(raw))
     return text
 
 

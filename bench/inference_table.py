@@ -20,6 +20,7 @@ import cli
 import machine
 import models
 import ort_memory
+import readme
 
 sys.path.insert(0, str(models.ROOT / "python"))
 from onnx_memopt import _verify  # noqa: E402
@@ -84,8 +85,8 @@ def measure(program, name, path, options):
     timeout_s = options.timeout * 5
     after, report = rewrite(program, path, dims, timeout_s)
     result = _verify.verify(path, after, dims=dims, tolerance=TOLERANCE,
-                           threads=THREADS, runs=runs,
-                           timeout_seconds=timeout_s)
+                            threads=THREADS, runs=runs,
+                            timeout_seconds=timeout_s)
     if result.after is None or result.differences:
         raise ort_memory.Failed("; ".join(result.differences))
     return {
@@ -162,6 +163,20 @@ def cells(row):
             session, f"{best['steady'] / max(after['steady'], 1):.1f}"]
 
 
+def short(rows):
+    """For README.md: what a user asks first."""
+    cells = []
+    for row in rows:
+        dims = ", ".join(f"{k} {v}" for k, v in row["dims"].items())
+        cells.append([
+            row["model"] + (f", {dims}" if dims else ""),
+            mib(row["before"]["steady"]), mib(row["after"]["steady"]),
+            f"{lower(row):.1f}", f"{slower(row):.2f}"])
+    return cli.markdown(
+        ["model", "before, MiB", "after, MiB", "times lower",
+         "time of a run, after : before"], cells)
+
+
 HEADER = ["model", "steady, MiB", "after", "times lower", "first, MiB",
           "after", "seconds", "time after", "error",
           "predicted steady: before, after", "predicted first",
@@ -227,4 +242,8 @@ def main(program, options):
         # A long run that is stopped leaves what it has.
         text = write(about, rows, failures, options)
     print(text)
+    if options.readme and rows:
+        readme.put(options.readme, "inference", "\n".join(
+            [short(rows), "", f"ONNX Runtime {rows[0]['runtime']} with {THREADS} "
+             f"threads on {about['cpu']}."]))
     return 1 if failures or not all(row["equal"] for row in rows) else 0

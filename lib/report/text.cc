@@ -202,19 +202,24 @@ class TextWriter {
                           : Name(peak.peak_op, 20) + " ",
                       Name(peak.peak_node, 30)));
     WriteFormulas(peak);
-    if (!report_.at_peak.empty()) {
+    // Empty tensors, which passes use to build conditions, say nothing here.
+    std::vector<const ReportTensor*> tensors;
+    for (const ReportTensor& tensor : report_.at_peak) {
+      if (tensor.bytes != 0) tensors.push_back(&tensor);
+    }
+    if (!tensors.empty()) {
       Line(absl::StrFormat("  %10s  %-12s %-24s %s", "bytes", "live", "shape",
                            "tensor <- producer"));
     }
-    const size_t shown = std::min(options_.max_tensors, report_.at_peak.size());
-    for (size_t i = 0; i < shown; ++i) WriteTensor(report_.at_peak[i]);
-    if (shown < report_.at_peak.size()) {
+    const size_t shown = std::min(options_.max_tensors, tensors.size());
+    for (size_t i = 0; i < shown; ++i) WriteTensor(*tensors[i]);
+    if (shown < tensors.size()) {
       int64_t rest = 0;
-      for (size_t i = shown; i < report_.at_peak.size(); ++i) {
-        rest += report_.at_peak[i].bytes.value_or(0);
+      for (size_t i = shown; i < tensors.size(); ++i) {
+        rest = SaturatingAdd(rest, tensors[i]->bytes.value_or(0));
       }
       Line(absl::StrFormat("  %10s  in %d more", FormatBytes(rest),
-                           report_.at_peak.size() - shown));
+                           tensors.size() - shown));
     }
     WriteNested(peak);
     Line("");

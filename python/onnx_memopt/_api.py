@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from onnx_memopt import _core
-from onnx_memopt._core import Report, TrainReport
+from onnx_memopt._core import Report, TrainOptions, TrainReport
 from onnx_memopt._errors import OptionError
-from onnx_memopt._models import source_of
+from onnx_memopt._models import Source, source_of
 
 if TYPE_CHECKING:
     from onnx_memopt._verify import VerifyResult
@@ -93,7 +94,7 @@ def optimize(model: Model, *, output: PathLike | None = None,
 
 def train_step(model: Model, *, output: PathLike | None = None,
                initial_state: PathLike | None = None,
-               loss: str = "cross-entropy", loss_output: str = "",
+               loss: Any = "cross-entropy", loss_output: str = "",
                ignore_index: int | None = None, optimizer: str = "sgd",
                momentum: float = 0.9, nesterov: bool = False,
                beta1: float = 0.9, beta2: float = 0.999,
@@ -119,7 +120,8 @@ def train_step(model: Model, *, output: PathLike | None = None,
         STEM.step.onnx beside STEM.onnx.
     initial_state: where to write what the step begins with: parameters and
         states, as a model of initializers.
-    loss: "cross-entropy", "mse" or "output".
+    loss: "cross-entropy", "mse" or "output"; or a model of the loss, of any
+        kind that `analyze` takes, a path with the extension .onnx or .onnxtxt.
     optimizer: "sgd", "momentum", "adam", "adamw" or "none".
     train, freeze: patterns of names of weights, with * and ?.
     checkpoint: "none", "sqrt" or "optimal", which a budget implies.
@@ -130,7 +132,6 @@ def train_step(model: Model, *, output: PathLike | None = None,
     """
     source = source_of(model, external_dir)
     options = _core.TrainOptions()
-    options.set_loss(loss)
     options.set_optimizer(optimizer)
     options.set_order(order)
     options.budget_bytes = _bytes(budget)
@@ -157,6 +158,25 @@ def train_step(model: Model, *, output: PathLike | None = None,
     options.external_dir = source.folder
     if initial_state is not None:
         options.initial_state = os.fspath(initial_state)
+    with _loss(options, loss):
+        return _write_step(model, source, output, options, progress)
+
+
+@contextmanager
+def _loss(options: TrainOptions, loss: Any) -> Iterator[None]:
+    """Sets it in the options; a file that it takes is there meanwhile."""
+    if isinstance(loss, str) and not loss.endswith((".onnx", ".onnxtxt")):
+        options.set_loss(loss)
+        yield
+        return
+    with source_of(loss).as_file() as path:
+        options.loss_file = path
+        yield
+
+
+def _write_step(model: Model, source: Source, output: PathLike | None,
+                options: TrainOptions, progress: Progress | None
+                ) -> tuple[Model, TrainReport]:
     if source.data is None:
         options.output = (os.fspath(output) if output is not None
                           else _beside(source.path, "step"))

@@ -111,6 +111,7 @@ void BindOptions(nb::module_& module) {
       .def("set_precision", &SetPrecision)
       .def("set_order", &SetOrder)
       .def("set_external_data", &SetExternalData)
+      .def_rw("loss_file", &TrainOptions::loss_file)
       .def_rw("budget_bytes", &TrainOptions::budget_bytes, nb::arg().none())
       .def_rw("dims", &TrainOptions::dims)
       .def_rw("input_shapes", &TrainOptions::input_shapes)

@@ -81,8 +81,14 @@ def test_inference_keeps_what_it_measured(program, tmp_path):
     # The second time it only writes the table.
     row["before"]["seconds"] = 1234.5
     kept.write_text(json.dumps(row))
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- bench:inference -->\nold\n"
+                    "<!-- /bench:inference -->\nz\n")
     assert "| 1234.500 |" in bench("inference", "--quick", "--out",
-                                   str(tmp_path)).stdout
+                                   str(tmp_path), "--readme", str(page)).stdout
+    lines = page.read_text().splitlines()
+    assert "old" not in lines and (lines[0], lines[-1]) == ("a", "z")
+    assert sum(line.startswith("| light_squeezenet | ") for line in lines) == 1
 
 
 def run_models(name):

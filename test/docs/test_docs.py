@@ -1,14 +1,9 @@
-"""What the documentation says is true of the programs and of the tree.
-
-Every block marked ```sh is run, those of a file one after the other in a folder
-of their own. A block marked ```text right after it is what it prints, compared
-line by line, where a line `...` stands for any lines. Blocks marked ```console
-are for people and are not run.
+"""What the documentation says is true of the programs and of the tree; its
+commands are in test_docs_commands.py.
 
     ONNX_MEMOPT_UPDATE_DOCS=1 python -m pytest test/docs
 
-writes docs/cli.md anew, and puts what the programs print into the ```text
-blocks that have no `...`.
+writes docs/cli.md anew.
 """
 
 import os
@@ -20,38 +15,16 @@ import sys
 
 import pytest
 
-import doc_parser
+from doc_runner import DOCS, ROOT, UPDATE, name, read, run_script
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN_DIR = pathlib.Path(os.environ.get("ONNX_MEMOPT_BIN_DIR",
                                       ROOT / "build" / "release" / "bin"))
-SHARED = pathlib.Path(os.environ.get("ONNX_MEMOPT_SHARED",
-                                     ROOT.parent / "shared"))
-UPDATE = os.environ.get("ONNX_MEMOPT_UPDATE_DOCS") == "1"
-DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md",
-        ROOT / "passes" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# CONTRIBUTING.md has commands for a tree that is set up, not for a test.
-RUN_DOCS = [path for path in DOCS if path.name != "CONTRIBUTING.md"]
 HEADERS = sorted((ROOT / "include").rglob("*.h"))
-# Models that a page's commands read, by the name that they have there.
-PAGE_MODELS = {
-    "estimating.md": {
-        "gpt2.onnx": ROOT / "test/estimate/gpt2.onnx",
-        "resnet50.onnx": ROOT / "test/estimate/recorded/tv_resnet50.onnx"},
-}
 # Folders whose files are named in the text. bench/ has files that a script
 # makes.
 TREE_PATH = re.compile(
-    r"(include|lib|passes|tools|test|cmake|third_party|docs)/[\w./-]*\w")
-TIMEOUT_S = 60
-
-
-def name(path: pathlib.Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
-def read(path: pathlib.Path) -> doc_parser.Document:
-    return doc_parser.parse(path.read_text(encoding="utf-8"))
+    r"(include|lib|passes|tools|test|cmake|third_party|docs|python|examples|data)/"
+    r"[\w./-]*\w")
 
 
 def program(which: str) -> str:
@@ -66,88 +39,6 @@ def environment() -> dict[str, str]:
     folders = [str(BIN_DIR.resolve()), str(pathlib.Path(sys.executable).parent)]
     return {**os.environ, "LC_ALL": "C.UTF-8",
             "PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
-
-
-def run_script(script: str, folder: pathlib.Path) -> tuple[int, str]:
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], cwd=folder,
-        env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, timeout=TIMEOUT_S, check=False)
-    return done.returncode, done.stdout.decode("utf-8")
-
-
-def agrees(expected: list[str], found: list[str]) -> bool:
-    """Line by line; `...` stands for any number of lines."""
-    pattern = "".join("(?:.*\n)*?" if line.strip() == "..."
-                      else re.escape(line.rstrip()) + "\n"
-                      for line in expected)
-    return re.fullmatch(
-        pattern, "".join(line.rstrip() + "\n" for line in found)) is not None
-
-
-def replace_block(path: pathlib.Path, old: doc_parser.Block,
-                  lines: list[str]) -> None:
-    text = path.read_text(encoding="utf-8").splitlines()
-    start = old.line - 1
-    text[start:start + len(old.lines)] = [line.rstrip() for line in lines]
-    path.write_text("\n".join(text) + "\n", encoding="utf-8")
-
-
-@pytest.mark.parametrize("path", RUN_DOCS, ids=name)
-def test_commands_run_and_print_what_is_shown(path, tmp_path):
-    blocks = read(path).blocks
-    for link, model in PAGE_MODELS.get(path.name, {}).items():
-        shutil.copy(model, tmp_path / link)
-    updates = []
-    for i, block in enumerate(blocks):
-        if block.language != "sh":
-            continue
-        code, output = run_script(block.text, tmp_path)
-        assert code == 0, f"{name(path)}:{block.line}: exit {code}\n{output}"
-        shown = blocks[i + 1] if i + 1 < len(blocks) else None
-        if shown is None or shown.language != "text":
-            continue
-        found = output.splitlines()
-        if agrees(shown.lines, found):
-            continue
-        if UPDATE and "..." not in shown.lines:
-            updates.append((shown, found))
-            continue
-        pytest.fail(f"{name(path)}:{shown.line}: it prints\n{output}")
-    # From the last to the first, so that line numbers stay valid.
-    for shown, found in reversed(updates):
-        replace_block(path, shown, found)
-
-
-def test_shown_output_that_differs_is_noticed():
-    assert agrees(["a", "...", "c"], ["a", "b", "b", "c"])
-    assert agrees(["a", "...", "c"], ["a", "c"])
-    assert not agrees(["a", "...", "c"], ["a", "b"])
-    assert not agrees(["a.c"], ["abc"])
-    assert not agrees(["a"], ["a", "b"])
-
-
-def carried_model() -> pathlib.Path:
-    """The network that `./dev run` takes, or the one that it is a copy of."""
-    for path in (ROOT / "test" / "models" / "mobilenetv3.onnx",
-                 SHARED / "models" / "mobilenetv3.onnx"):
-        if path.is_file():
-            return path
-    pytest.skip("test/models/mobilenetv3.onnx: no such file")
-
-
-def test_readme_shows_what_dev_run_prints(tmp_path):
-    folder = tmp_path / "test" / "models"
-    folder.mkdir(parents=True)
-    shutil.copy(carried_model(), folder)
-    code, output = run_script("onnx-memopt test/models/mobilenetv3.onnx",
-                              tmp_path)
-    assert code == 0, output
-    shown = [block for block in read(ROOT / "README.md").blocks
-             if block.language == "console" and
-             block.lines[0] == "$ ./dev run"]
-    assert len(shown) == 1
-    assert agrees(shown[0].lines[1:], output.splitlines()), output
 
 
 @pytest.mark.parametrize("path", DOCS, ids=name)
@@ -242,6 +133,8 @@ def cli_page() -> str:
          "an example.\n\n", ["onnx-memopt", "diff", "--help"]),
         ("onnx-memopt train", "[training.md](training.md) explains it.\n\n",
          ["onnx-memopt", "train", "--help"]),
+        ("onnx-memopt-plan", "[planning.md](planning.md) explains it, with "
+         "the form of the files.\n\n", ["onnx-memopt-plan", "--help"]),
         ("onnx-memopt-opt", "For developers, and for the textual tests.\n\n",
          ["onnx-memopt-opt", "--help"]),
     ]:
@@ -264,6 +157,22 @@ def test_cli_page_is_up_to_date():
     assert path.is_file() and path.read_text(encoding="utf-8") == page, (
         "docs/cli.md is stale: run ONNX_MEMOPT_UPDATE_DOCS=1 python -m pytest "
         "test/docs")
+
+
+def test_faq_has_every_situation_that_is_tested():
+    """By the numbers in the names of the tests; the page has them in comments
+    behind its headings."""
+    tested = set()
+    for path in (ROOT / "test").rglob("test_rows_*.py"):
+        tested |= set(re.findall(r"^def test_([RF]\d\d)_",
+                                 path.read_text(encoding="utf-8"),
+                                 re.MULTILINE))
+    assert tested
+    page = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
+    answered = {number for comment in re.findall(r"^<!-- (.*) -->$", page,
+                                                 re.MULTILINE)
+                for number in comment.split()}
+    assert tested <= answered, sorted(tested - answered)
 
 
 def test_help_speaks_to_users():
@@ -290,7 +199,7 @@ def test_memory_model_example_is_as_computed_by_hand(tmp_path):
     program("onnx-memopt-opt")
     code, output = run_script(
         models[0].text + "onnx-memopt-opt example.onnxtxt --print=profile",
-        tmp_path)
+        tmp_path, environment())
     assert code == 0, output
     # The last profile: the block may print one itself.
     profile = output.rpartition("peak ")[2]

@@ -443,13 +443,15 @@ pageTest('shows what other versions add', 'extras.html', {}, async (page) => {
 // The picture of the documentation, and more for a person to look at.
 const shots = [];
 if (process.env.REPORT_PICTURE) {
-  shots.push([process.env.REPORT_PICTURE, 'branches.html',
-    { viewport: { width: 1280, height: 1180 } }, false]);
+  shots.push([process.env.REPORT_PICTURE, 'bert.html',
+    { viewport: { width: 1280, height: 1080 } }, false]);
 }
 if (process.env.REPORT_SHOTS) {
   const folder = process.env.REPORT_SHOTS;
   for (const [name, report, options] of [
     ['light', 'branches.html', {}],
+    ['bert', 'bert.html', {}],
+    ['bert-narrow', 'bert.html', { viewport: { width: 400, height: 900 } }],
     ['dark', 'network.html', { colorScheme: 'dark' }],
     ['narrow', 'network.html', { viewport: { width: 400, height: 900 } }],
     ['wide', 'network.html', { viewport: { width: 2000, height: 1100 } }],

@@ -23,6 +23,7 @@ from memopt_program import PROGRAM, ROOT
 TIMEOUT_SECONDS = 300
 PICTURE = ROOT / "docs/images/report.png"
 MODEL = ROOT / "test/models/mobilenetv3.onnx"
+BERT = ROOT / "test/models/bert.onnx"
 # What ./dev test has installed must not be skipped.
 REQUIRED = os.environ.get("ONNX_MEMOPT_REQUIRE_BROWSER") == "1"
 LONG = 20_000
@@ -79,6 +80,10 @@ def made_pages(tmp_path_factory) -> pathlib.Path:
         timeout=TIMEOUT_SECONDS)
     need("has no HTML report" not in done.stderr, done.stderr.strip())
     assert done.returncode == 0, done.stderr
+    # What `./dev run --html` shows.
+    shutil.copy(BERT, folder / "bert.onnx")
+    run("bert.onnx", "bert.out.onnx", "--dim", "batch=8", "--dim", "seq=256",
+        "--external-data", "reference", "--html", "bert.html", cwd=folder)
     onnx.save(report_models.branches(), folder / "branches.onnx")
     run("branches.onnx", "-o", "branches.out.onnx", "--passes",
         "drop-dead,reorder", "--html", "branches.html", cwd=folder)

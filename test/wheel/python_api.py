@@ -3,6 +3,7 @@
 import ast
 import inspect
 import pathlib
+import re
 
 import onnx_memopt
 
@@ -11,6 +12,9 @@ FUNCTIONS = ("analyze", "optimize", "train_step", "estimate", "verify",
 CLASSES = ("Report", "Peak", "RuntimePeaks", "Budget", "SessionOptionsReport",
            "Tensor", "Node", "PassRun", "SweepPoint", "ModelInfo", "Dim",
            "Weights", "TrainReport", "RecomputedSegment", "BudgetPoint")
+# Of the module _verify, whose fields have comments.
+VERIFY_CLASSES = ("VerifyResult", "ModelResult", "Measurement", "Run", "Output",
+                  "Input", "Prediction", "PredictedPeaks")
 ERRORS = ("Error", "ModelError", "OptionError", "BudgetError", "VerifyError",
           "UsageError")
 
@@ -61,15 +65,65 @@ def class_section(stub: ast.Module, name: str) -> list[str]:
     return lines
 
 
+def dataclass_section(source: str, name: str) -> list[str]:
+    """A dataclass of Python: its fields with the comments above them."""
+    module = ast.parse(source)
+    text = source.split("\n")
+    node = next(n for n in module.body
+                if isinstance(n, ast.ClassDef) and n.name == name)
+    lines = ["", f"### {name}", "",
+             " ".join((ast.get_docstring(node) or "").split()), "",
+             "| attribute | type | |", "|---|---|---|"]
+    for child in node.body:
+        if isinstance(child, ast.AnnAssign):
+            above, at = [], child.lineno - 2
+            while (comment := re.match(r" +#:? (.*)", text[at])):
+                above.insert(0, comment[1])
+                at -= 1
+            lines.append(f"| `{ast.unparse(child.target)}` | "
+                         f"{ast.unparse(child.annotation)} | "
+                         f"{' '.join(above)} |")
+        elif isinstance(child, ast.FunctionDef):
+            written, returned = member(child)
+            summary = " ".join((ast.get_docstring(child) or "").split())
+            lines.append(f"| `{written}` | {returned} | {summary} |")
+    return lines
+
+
+def pass_section() -> list[str]:
+    """MemOptPass, from its source: onnx_ir may not be installed."""
+    package = pathlib.Path(onnx_memopt.__file__).parent
+    module = ast.parse((package / "passes.py").read_text())
+    node = next(n for n in module.body
+                if isinstance(n, ast.ClassDef) and n.name == "MemOptPass")
+    start = next(n for n in node.body if isinstance(n, ast.FunctionDef))
+    lines = ["", "### MemOptPass", "",
+             "In `onnx_memopt.passes`; it needs `onnx_ir`.", "", "```text",
+             "MemOptPass("]
+    lines += [f"    {argument.arg}: {ast.unparse(argument.annotation)}"
+              f" = {ast.unparse(default)},"
+              for argument, default in zip(start.args.kwonlyargs,
+                                           start.args.kw_defaults)]
+    return lines + [")", "```", "", "```text",
+                    *ast.get_docstring(node).split("\n"), "```"]
+
+
 def render() -> str:
     package = pathlib.Path(onnx_memopt.__file__).parent
     stub = ast.parse((package / "_core.pyi").read_text())
     lines = ["## Functions"]
     for name in FUNCTIONS:
         lines += function_section(name)
-    lines += ["", "## Results"]
+    lines += pass_section()
+    lines += ["", "## Results",
+              "", "`estimate` gives an `EstimateReport`: a mapping of the fields "
+              "that", "[estimating.md](estimating.md#the-json) lists, whose "
+              "str() is the text of the program."]
     for name in CLASSES:
         lines += class_section(stub, name)
+    source = (package / "_verify.py").read_text()
+    for name in VERIFY_CLASSES:
+        lines += dataclass_section(source, name)
     lines += ["", "## Exceptions", ""]
     for name in ERRORS:
         error = getattr(onnx_memopt, name)

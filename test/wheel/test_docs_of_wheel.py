@@ -1,16 +1,22 @@
-"""docs/python.md has the API as it is.
+"""The pages that use the package are true of it.
 
-ONNX_MEMOPT_UPDATE_DOCS=1 writes it there.
+docs/python.md has the API as it is; ONNX_MEMOPT_UPDATE_DOCS=1 writes it there.
 """
 
 import os
 import pathlib
-import re
+import sysconfig
 
 import pytest
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "python.md"
+from doc_runner import (DOCS, ROOT, Failure, name, prepare, read, run_page,
+                        uses_package)
+
+PAGE = ROOT / "docs" / "python.md"
 BEGIN, END = "<!-- api -->\n", "<!-- /api -->\n"
+PAGES = [path for path in DOCS
+         if any(uses_package(block) and not block.not_run
+                for block in read(path).blocks)]
 
 
 def test_the_api_is_as_documented():
@@ -25,15 +31,22 @@ def test_the_api_is_as_documented():
     assert shown == rendered, "run it with ONNX_MEMOPT_UPDATE_DOCS=1"
 
 
-def test_code_in_the_page_runs(model_path, monkeypatch):
-    """Each block marked `python` is a program, run where model.onnx is."""
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_pages_that_use_the_package(path, tmp_path):
+    """From top to end, with the program of the wheel."""
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx_ir")
-    monkeypatch.chdir(model_path.parent)
-    model_path.rename("model.onnx")
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(),
-                        re.MULTILINE | re.DOTALL)
-    assert len(blocks) >= 3
-    for block in blocks:
-        if "torch" not in block:
-            exec(compile(block, str(PAGE), "exec"), {})
+    prepare(tmp_path)
+    scripts = pathlib.Path(sysconfig.get_path("scripts"))
+    environment = {**os.environ, "LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1",
+                   "PATH": os.pathsep.join([str(scripts),
+                                            os.environ["PATH"]])}
+    try:
+        run_page(path, tmp_path, environment)
+    except Failure as failure:
+        pytest.fail(str(failure))
+
+
+def test_there_are_such_pages():
+    assert {name(path) for path in PAGES} >= {
+        "docs/python.md", "docs/story_shipping.md", "docs/verify.md"}

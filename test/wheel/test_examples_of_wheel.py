@@ -72,7 +72,7 @@ def test_types_are_right(tmp_path):
     assert (package / "py.typed").is_file()
     assert (package / "_core.pyi").is_file()
     examples = sorted((EXAMPLES / "python").glob("*.py"))
-    assert len(examples) == 4
+    assert len(examples) == 5
     modules = [f"-monnx_memopt{name}" for name in (
         "", "._api", "._core", "._errors", "._models", ".olive", ".passes")]
     for what in (modules, examples):

@@ -82,6 +82,34 @@ def test_a_trainer_makes_its_step(linear, tmp_path):
     assert half.losses[1] < half.losses[0] and half.state["loss_scale"] == 64
 
 
+# The mean of absolute differences, which is none of those with a name.
+ABSOLUTE = """
+<ir_version: 10, opset_import: ["" : 18]>
+absolute (float[4, 2] y, float[4, 2] wanted) => (float loss) {
+  difference = Sub (y, wanted)
+  size = Abs (difference)
+  loss = ReduceMean <keepdims = 0> (size)
+}
+"""
+
+
+@pytest.mark.parametrize("kind", ["path", "proto"])
+def test_a_model_of_the_loss(linear, tmp_path, kind):
+    loss = onnx.parser.parse_model(ABSOLUTE)
+    if kind == "path":
+        (tmp_path / "absolute.onnxtxt").write_text(ABSOLUTE)
+        loss = str(tmp_path / "absolute.onnxtxt")
+    step, _ = onnx_memopt.train_step(onnx.load(linear), loss=loss,
+                                     dims={"batch": 4})
+    inputs = {value.name for value in step.graph.input}
+    assert "wanted" in inputs and "target" not in inputs
+    assert any(node.op_type == "Abs" for node in step.graph.node)
+    with pytest.raises(onnx_memopt.OptionError, match="loss: expected"):
+        onnx_memopt.train_step(linear, loss="absolute")
+    with pytest.raises(FileNotFoundError, match="none.onnx"):
+        onnx_memopt.train_step(linear, loss="none.onnx", dims={"batch": 4})
+
+
 def test_what_does_not_fit_is_said(linear):
     with pytest.raises(onnx_memopt.OptionError, match="optimizer: expected"):
         onnx_memopt.train_step(linear, optimizer="best")

@@ -1,4 +1,5 @@
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,18 @@ TEST(TextReportTest, SumsUpWhatIsNotShown) {
   report.at_peak.resize(5, report.at_peak.front());
   EXPECT_THAT(ReportToText(report, {.max_tensors = 2}),
               HasSubstr("    6.00 KiB  in 3 more\n"));
+}
+
+TEST(TextReportTest, EmptyTensorsAreNotListed) {
+  Report report = Example();
+  report.at_peak.resize(2, report.at_peak.front());
+  report.at_peak.back().name = "nothing";
+  report.at_peak.back().bytes = 0;
+  EXPECT_THAT(ReportToText(report, {}), Not(HasSubstr("nothing <-")));
+  EXPECT_THAT(ReportToText(report, {.max_tensors = 1}),
+              Not(HasSubstr(" more")));
+  report.at_peak.back().bytes = std::nullopt;
+  EXPECT_THAT(ReportToText(report, {}), HasSubstr("nothing <-"));
 }
 
 TEST(TextReportTest, UnknownSizesAreNamed) {

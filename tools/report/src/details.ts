@@ -41,19 +41,21 @@ function peakRow(tensor: Tensor, largest: number): HTMLElement {
 
 export function peakSection(report: Report): HTMLElement {
   const peak = report.after ?? report.before;
-  const largest = report.at_peak[0]?.bytes ?? 0;
+  // Empty tensors, which passes use to build conditions, say nothing here.
+  const tensors = report.at_peak.filter((tensor) => tensor.bytes !== 0);
+  const largest = tensors[0]?.bytes ?? 0;
   const list = h('ul', { class: 'peak-list', id: 'peak-list' });
   const show = (count: number) => {
-    for (const tensor of report.at_peak.slice(list.childElementCount, count)) {
+    for (const tensor of tensors.slice(list.childElementCount, count)) {
       list.appendChild(peakRow(tensor, largest));
     }
   };
   show(FIRST_ROWS);
-  const rest = report.at_peak.length - FIRST_ROWS;
+  const rest = tensors.length - FIRST_ROWS;
   const more = h('button', { type: 'button', class: 'more' },
     `Show ${formatInteger(rest)} more`);
   more.addEventListener('click', () => {
-    show(report.at_peak.length);
+    show(tensors.length);
     more.remove();
   });
   const formulas = peak.live_peak_formulas ?? [];
@@ -83,7 +85,9 @@ export function passesSection(report: Report): HTMLElement | null {
       pass.remarks.length === 0
         ? h('p', { class: 'hint' }, pass.changed ? '' : 'Nothing to gain.')
         : h('ul', {}, ...pass.remarks.map(
-          (remark) => h('li', {}, printable(remark))))))));
+          // An arrow in one piece, which no line ends within.
+          (remark) => h('li', {}, printable(remark)
+            .replaceAll(' -> ', ' \u2192\u00a0'))))))));
 }
 
 export function runtimeSection(report: Report): HTMLElement {

@@ -64,8 +64,15 @@ function drawPeak(chart: uPlot, view: View): void {
   const space = ctx.measureText(text).width + 10 * scale;
   ctx.textAlign = x + space > left + width ? 'right' : 'left';
   ctx.textBaseline = 'bottom';
-  ctx.fillText(text, x + (ctx.textAlign === 'left' ? 8 : -8) * scale,
-    Math.max(y - 2 * scale, top + 14 * scale));
+  const at: [number, number] = [
+    x + (ctx.textAlign === 'left' ? 8 : -8) * scale,
+    Math.max(y - 2 * scale, top + 14 * scale)];
+  // A rim, so that it can be read over the lines of the other area.
+  ctx.strokeStyle = color('card');
+  ctx.lineWidth = 4 * scale;
+  ctx.lineJoin = 'round';
+  ctx.strokeText(text, ...at);
+  ctx.fillText(text, ...at);
   ctx.restore();
 }
 

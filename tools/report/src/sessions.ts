@@ -68,8 +68,10 @@ export function sessionsSection(
   const { recommended, candidates } = value;
   const chosen = JSON.stringify(recommended);
   const rows = candidates.map((candidate) => {
+    // The code above has the whole names.
     const text = [...changes(candidate.options), disabled(candidate.options)]
-      .filter((part) => part !== '').join(', ');
+      .filter((part) => part !== '').join(', ')
+      .replace('onnxruntime.ExecutionOrder.', '');
     const best = JSON.stringify(candidate.options) === chosen;
     return [
       h('span', {}, printable(text === '' ? 'as they come' : text),

@@ -32,8 +32,10 @@ function card(title: string, before: number, after: number | null,
       change !== '' && h('span',
         { class: `change ${better ? 'better' : 'worse'}` }, change)),
     h('p', { class: 'was' },
-      after === null ? '\u00a0' : change === ''
-        ? 'unchanged' : `was ${formatBytes(before)}`));
+      after === null ? '\u00a0' : after === before ? 'unchanged'
+        : change !== '' ? `was ${formatBytes(before)}`
+          : `${formatBytes(Math.abs(before - after))} ` +
+            `${better ? 'less' : 'more'}`));
 }
 
 export function summarySection(report: Report): HTMLElement {

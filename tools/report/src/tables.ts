@@ -22,6 +22,10 @@ function flatSteps(view: View): Map<string, number> {
   return flat;
 }
 
+function lastStep(tensor: Tensor): number {
+  return Math.max(tensor.begin, tensor.end - 1);
+}
+
 function tensorTable(report: Report, view: View): Table {
   // A tensor that shares bytes is drawn under the name of the first.
   const firstOf = new Map<number, string>();
@@ -70,9 +74,9 @@ function tensorTable(report: Report, view: View): Table {
         text: (t) => formatInteger(t.begin),
       },
       {
-        title: 'to', hint: 'First step at which it does not',
-        width: '84px', number: true, value: (t) => t.end,
-        text: (t) => formatInteger(t.end),
+        title: 'to', hint: 'Last step at which it lives',
+        width: '84px', number: true, value: lastStep,
+        text: (t) => formatInteger(lastStep(t)),
       },
       { title: 'graph', width: '112px', value: (t) => graphName(t.graph) },
     ],

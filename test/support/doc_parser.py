@@ -7,6 +7,8 @@ FENCE = re.compile(r"^```(\w*)\s*$")
 HEADING = re.compile(r"^#{1,6} +(.+?)\s*$")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
+# Stands in the line before a fence; pages do not show it.
+NOT_RUN = re.compile(r"^<!-- not run: (.+) -->$")
 
 
 @dataclass
@@ -15,6 +17,8 @@ class Block:
 
     language: str
     line: int
+    # Why no test runs it; empty: one does.
+    not_run: str = ""
     lines: list[str] = field(default_factory=list)
 
     @property
@@ -46,6 +50,7 @@ class Document:
 def parse(text: str) -> Document:
     document = Document()
     block = None
+    previous = ""
     for number, line in enumerate(text.splitlines(), 1):
         fence = FENCE.match(line)
         if block is not None:
@@ -55,11 +60,13 @@ def parse(text: str) -> Document:
             else:
                 block.lines.append(line)
         elif fence:
-            block = Block(fence[1], number + 1)
+            reason = NOT_RUN.match(previous)
+            block = Block(fence[1], number + 1, reason[1] if reason else "")
         else:
             document.prose.append((number, line))
             if heading := HEADING.match(line):
                 document.headings.append(heading[1])
+        previous = line
     if block is not None:
         raise ValueError(f"the block at line {block.line} does not end")
     return document
