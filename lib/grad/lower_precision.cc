@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/ir/op_info.h"
@@ -129,8 +130,12 @@ class Lowering {
       }
       wishes_[result] = Wish::kHalf;
       lowered_.insert(result);
-      graph_.mutable_value(result).type.element = half_;
-      graph_.mutable_value(result).contents = nullptr;
+      ir::Value& value = graph_.mutable_value(result);
+      value.type.element = half_;
+      value.contents = nullptr;
+      // What the model's file says of the old name's type holds no more.
+      value.name = e_.builder().UniqueName(absl::StrCat(value.name, "/16"));
+      value.source_block = ir::kNoBlock;
     }
   }
 
