@@ -86,12 +86,13 @@ class Lowering {
     const bool may = node.blocks.empty() && !node.is_call &&
                      ir::Takes(info, half_, node.opset);
     const bool is_product = info.recompute == ir::RecomputeCost::kExpensive;
-    if (may && info.needs_float32 == ir::Float32Need::kNone &&
+    const ir::Float32Need need = NeedOf(node);
+    if (may && need == ir::Float32Need::kNone &&
         (joined == Wish::kHalf || is_product)) {
       return Lower(id);
     }
     Keep(id);
-    switch (info.needs_float32) {
+    switch (need) {
       case ir::Float32Need::kNone:
         return Wishes(node, joined);
       case ir::Float32Need::kStatistics:
@@ -99,6 +100,15 @@ class Lowering {
       default:
         return Wishes(node, Wish::kFloat32);
     }
+  }
+
+  // With fixed statistics a BatchNormalization is a product and a sum.
+  static ir::Float32Need NeedOf(const ir::Node& node) {
+    const bool takes_statistics =
+        node.op_type == "BatchNormalization" && node.domain.empty() &&
+        ir::IntAttribute(node, "training_mode", 0) != 0;
+    return takes_statistics ? ir::Float32Need::kStatistics
+                            : node.info->needs_float32;
   }
 
   void Wishes(const ir::Node& node, Wish wish) {

@@ -83,7 +83,7 @@ def linear_loop(step, scale):
     rng = np.random.default_rng(0)
     loop = train_step.Loop(
         step, {"w": np.ones((3, 2), np.float32), "b": np.zeros(2, np.float32)},
-        {"x": 100 * rng.normal(size=(4, 3)), "target": np.zeros((4, 2))})
+        {"x": 100 * rng.normal(size=(4, 3)), "target": np.zeros((4, 2))}, rate=1e-6)
     loop.state["loss_scale"] = np.array(scale, np.float32)
     return loop
 
