@@ -126,8 +126,8 @@ class Lowering {
     for (size_t i = 0; i < graph_.node(id).operands.size(); ++i) {
       const ValueId operand = graph_.node(id).operands[i];
       if (!IsReal(operand)) continue;
-      const ValueId cast = Listed(info.float32_operands, i) ? AsFloat(operand)
-                                                            : AsHalf(operand);
+      const ValueId cast =
+          Listed(info.float32_operands, i) ? AsFloat(operand) : AsHalf(operand);
       graph_.mutable_node(id).operands[i] = cast;
     }
     const ir::Node& node = graph_.node(id);
