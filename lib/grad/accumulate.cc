@@ -42,9 +42,8 @@ class Accumulation {
     inner_.set_prefix("micro_batch");
     index_ = Param(ir::Type::Tensor(ElementType::kInt64, ir::Shape()),
                    "micro_batch/index");
-    const ValueId more =
-        Param(ir::Type::Tensor(ElementType::kBool, ir::Shape()),
-              "micro_batch/more");
+    const ValueId more = Param(
+        ir::Type::Tensor(ElementType::kBool, ir::Shape()), "micro_batch/more");
     results_ = {inner_.Op("Identity", {more})};
     operands_ = {outer_.Int(count_), ir::kNoValue};
     SplitNodes();
@@ -91,8 +90,7 @@ class Accumulation {
     if (step_.micro_batch != ir::kNoValue) {
       replaced[step_.micro_batch] = index_;
       for (const ir::BlockId block : {ir::kMainBlock, body_}) {
-        std::erase(graph_.mutable_block(block).initializers,
-                   step_.micro_batch);
+        std::erase(graph_.mutable_block(block).initializers, step_.micro_batch);
       }
     }
     graph_.ReplaceUses(replaced);
@@ -195,8 +193,7 @@ class Accumulation {
       const ValueId start = is_scalar ? Zero(type) : sum.start;
       ValueId so_far =
           Param(type, absl::StrCat(graph_.value(sum.value).name, "/sum"));
-      const ValueId factor =
-          is_scalar ? ir::kNoValue : NotFirst(type.element);
+      const ValueId factor = is_scalar ? ir::kNoValue : NotFirst(type.element);
       const size_t first = inner_.nodes().size();
       if (!is_scalar) so_far = inner_.Mul(so_far, factor);
       const ValueId total = inner_.Add(so_far, sum.value);
@@ -232,8 +229,8 @@ class Accumulation {
   void Assemble() {
     std::vector<NodeId> nodes = inner_.nodes();
     const auto add = [&](ValueId value) {
-      const auto it = value == ir::kNoValue ? adders_.end()
-                                            : adders_.find(value);
+      const auto it =
+          value == ir::kNoValue ? adders_.end() : adders_.find(value);
       if (it == adders_.end()) return;
       nodes.insert(nodes.end(), it->second.begin(), it->second.end());
       adders_.erase(it);

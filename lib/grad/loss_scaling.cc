@@ -34,8 +34,8 @@ LossScaling::Next LossScaling::Update(Emitter& e,
   const ValueId smaller =
       e.Op("Max", {e.Mul(scale_, 0.5), e.Real(1, ElementType::kFloat)});
   return {.scale = e.Where(finite_, larger, smaller),
-          .good_steps = e.Where(finite_, e.Where(grows, e.Int(0), steps),
-                                e.Int(0))};
+          .good_steps =
+              e.Where(finite_, e.Where(grows, e.Int(0), steps), e.Int(0))};
 }
 
 }  // namespace onnx_memopt::grad

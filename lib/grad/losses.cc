@@ -69,7 +69,7 @@ absl::StatusOr<LossValue> CrossEntropy(Emitter& e, ValueId output,
                            ? output
                            : e.Reshape(output, Emitter::Axes{-1, classes});
   ValueId index = e.Reshape(target, Emitter::Axes{-1, 1});
-  ValueId share = ir::kNoValue;  // of each row in the mean
+  ValueId share = ir::kNoValue;   // of each row in the mean
   ValueId counts = ir::kNoValue;  // [rows, 1]: 0 for a row that is left out
   ValueId count = ir::kNoValue;
   if (ignore_index) {
@@ -112,8 +112,8 @@ absl::StatusOr<LossValue> CrossEntropy(Emitter& e, ValueId output,
     difference = e.Sub(probability, chosen);
   }
   const ValueId weighted = Weighted(e, share, weight);
-  ValueId gradient = e.Mul(
-      difference, ignore_index ? e.Mul(counts, weighted) : weighted);
+  ValueId gradient =
+      e.Mul(difference, ignore_index ? e.Mul(counts, weighted) : weighted);
   if (shape.size() != 2) gradient = e.ReshapeLike(gradient, output);
   e.graph().mutable_value(gradient).type = ir::Type(e.type(output));
   return LossValue{loss, gradient, weight.sum ? count : ir::kNoValue};

@@ -67,27 +67,23 @@ class Mask {
   // bool, of the shape of `like`, whose rank is known.
   ValueId Make(ValueId like, ValueId ratio) {
     const size_t rank = e_.shape(like)->size();
-    const ValueId dims =
-        rank == 0 ? e_.Ints({1}) : e_.ShapeOf(like);
+    const ValueId dims = rank == 0 ? e_.Ints({1}) : e_.ShapeOf(like);
     const auto last = static_cast<int64_t>(std::max<size_t>(rank, 1)) - 1;
     const ValueId columns = e_.Slice(dims, {0}, {last}, {last + 1});
     ValueId row_dims = e_.Ints({1});
     if (last > 0) {
-      row_dims =
-          e_.Concat({e_.Slice(dims, {0}, {0}, {last}), e_.Ints({1})}, 0);
+      row_dims = e_.Concat({e_.Slice(dims, {0}, {0}, {last}), e_.Ints({1})}, 0);
     }
     const Pair row = Hash(row_dims, 3);
     const Pair column = Hash(columns, 5);
     const ValueId small = Constant32(kSmallPrime);
-    const ValueId y =
-        e_.Op("Mod", {e_.Add(e_.Mul(row.first, column.first), row.second),
-                      small});
+    const ValueId y = e_.Op(
+        "Mod", {e_.Add(e_.Mul(row.first, column.first), row.second), small});
     const ValueId z =
         e_.Op("Mod", {e_.Add(e_.Square(y), column.second), small});
-    const ValueId bound =
-        e_.Cast(e_.Mul(e_.Cast(ratio, ElementType::kFloat),
-                       static_cast<double>(kSmallPrime)),
-                ElementType::kInt32);
+    const ValueId bound = e_.Cast(e_.Mul(e_.Cast(ratio, ElementType::kFloat),
+                                         static_cast<double>(kSmallPrime)),
+                                  ElementType::kInt32);
     const ValueId mask = e_.Op("GreaterOrEqual", {z, bound});
     if (rank == 0) return e_.Squeeze(mask, {0});
     ir::Type type = ir::Type::Tensor(ElementType::kBool, *e_.shape(like));
@@ -102,9 +98,7 @@ class Mask {
   };
 
   ValueId Mod(ValueId a) { return e_.Op("Mod", {a, e_.Int(kPrime)}); }
-  ValueId Times(ValueId a, int64_t factor) {
-    return e_.Mul(a, e_.Int(factor));
-  }
+  ValueId Times(ValueId a, int64_t factor) { return e_.Mul(a, e_.Int(factor)); }
   ValueId Constant32(int64_t value) {
     return e_.Cast(e_.Int(value), ElementType::kInt32);
   }
@@ -185,8 +179,7 @@ void LowerDropout(const DropoutSeed& seed, rewrite::Builder& builder) {
       const ValueId kept =
           e.Op("Max", {e.RSub(1, e.Cast(ratio, ElementType::kFloat)),
                        e.Real(1e-6, ElementType::kFloat)});
-      const ValueId scale =
-          e.Cast(e.Op("Reciprocal", {kept}), e.element(x));
+      const ValueId scale = e.Cast(e.Op("Reciprocal", {kept}), e.element(x));
       const ValueId y = e.Keep(mask, e.Mul(x, scale));
       ir::Type type = graph.value(node.results[0]).type;
       graph.mutable_value(y).type = std::move(type);

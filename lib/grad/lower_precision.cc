@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/ir/op_info.h"
@@ -85,12 +86,13 @@ class Lowering {
     const bool may = node.blocks.empty() && !node.is_call &&
                      ir::Takes(info, half_, node.opset);
     const bool is_product = info.recompute == ir::RecomputeCost::kExpensive;
-    if (may && info.needs_float32 == ir::Float32Need::kNone &&
+    const ir::Float32Need need = NeedOf(node);
+    if (may && need == ir::Float32Need::kNone &&
         (joined == Wish::kHalf || is_product)) {
       return Lower(id);
     }
     Keep(id);
-    switch (info.needs_float32) {
+    switch (need) {
       case ir::Float32Need::kNone:
         return Wishes(node, joined);
       case ir::Float32Need::kStatistics:
@@ -98,6 +100,15 @@ class Lowering {
       default:
         return Wishes(node, Wish::kFloat32);
     }
+  }
+
+  // With fixed statistics a BatchNormalization is a product and a sum.
+  static ir::Float32Need NeedOf(const ir::Node& node) {
+    const bool takes_statistics =
+        node.op_type == "BatchNormalization" && node.domain.empty() &&
+        ir::IntAttribute(node, "training_mode", 0) != 0;
+    return takes_statistics ? ir::Float32Need::kStatistics
+                            : node.info->needs_float32;
   }
 
   void Wishes(const ir::Node& node, Wish wish) {
@@ -115,8 +126,8 @@ class Lowering {
     for (size_t i = 0; i < graph_.node(id).operands.size(); ++i) {
       const ValueId operand = graph_.node(id).operands[i];
       if (!IsReal(operand)) continue;
-      const ValueId cast = Listed(info.float32_operands, i) ? AsFloat(operand)
-                                                            : AsHalf(operand);
+      const ValueId cast =
+          Listed(info.float32_operands, i) ? AsFloat(operand) : AsHalf(operand);
       graph_.mutable_node(id).operands[i] = cast;
     }
     const ir::Node& node = graph_.node(id);
@@ -129,8 +140,12 @@ class Lowering {
       }
       wishes_[result] = Wish::kHalf;
       lowered_.insert(result);
-      graph_.mutable_value(result).type.element = half_;
-      graph_.mutable_value(result).contents = nullptr;
+      ir::Value& value = graph_.mutable_value(result);
+      value.type.element = half_;
+      value.contents = nullptr;
+      // What the model's file says of the old name's type holds no more.
+      value.name = e_.builder().UniqueName(absl::StrCat(value.name, "/16"));
+      value.source_block = ir::kNoBlock;
     }
   }
 

@@ -120,9 +120,9 @@ class Unrolled {
 
   // One direction of an operand, without that axis.
   ValueId Of(size_t operand, int64_t direction, int64_t axis = 0) {
-    return e_.Squeeze(e_.Slice(node_.operands[operand], {axis}, {direction},
-                               {direction + 1}),
-                      {axis});
+    return e_.Squeeze(
+        e_.Slice(node_.operands[operand], {axis}, {direction}, {direction + 1}),
+        {axis});
   }
   ValueId State(size_t operand, int64_t direction) {
     if (!Has(operand)) return ir::kNoValue;
@@ -141,11 +141,10 @@ class Unrolled {
       given = e_.Add(given, e_.Slice(biases, {0}, {0}, {n}));
       bias_ = e_.Slice(biases, {0}, {n}, {2 * n});
     }
-    const std::vector<ValueId> parts =
-        e_.Ops("Split",
-               {given, e_.Ints(std::vector<int64_t>(
-                           static_cast<size_t>(steps_), 1))},
-               static_cast<size_t>(steps_), {Attr("axis", int64_t{0})});
+    const std::vector<ValueId> parts = e_.Ops(
+        "Split",
+        {given, e_.Ints(std::vector<int64_t>(static_cast<size_t>(steps_), 1))},
+        static_cast<size_t>(steps_), {Attr("axis", int64_t{0})});
     std::vector<ValueId> states(parts.size());
     for (size_t i = 0; i < parts.size(); ++i) {
       const size_t at = backward ? parts.size() - 1 - i : i;
@@ -187,8 +186,7 @@ class Unrolled {
   void StepLstm(ValueId part) {
     const std::vector<ValueId> g = SplitGates(Sum(part, FromState(h_)));
     const ValueId added = e_.Mul(Sigmoid(g[0]), Tanh(g[3]));
-    c_ = c_ == ir::kNoValue ? added
-                            : e_.Add(e_.Mul(Sigmoid(g[2]), c_), added);
+    c_ = c_ == ir::kNoValue ? added : e_.Add(e_.Mul(Sigmoid(g[2]), c_), added);
     h_ = e_.Mul(Sigmoid(g[1]), Tanh(c_));
   }
 
@@ -209,8 +207,7 @@ class Unrolled {
       if (inner != ir::kNoValue) inner = e_.Mul(r, inner);
     } else if (h_ != ir::kNoValue) {
       const int64_t n = gates_ * hidden_;
-      const ValueId weights =
-          e_.Slice(recurrent_, {1}, {n - hidden_}, {n});
+      const ValueId weights = e_.Slice(recurrent_, {1}, {n - hidden_}, {n});
       inner = e_.MatMul(e_.Mul(r, h_), weights);
       if (bias_ != ir::kNoValue) {
         inner = e_.Add(inner, e_.Slice(bias_, {0}, {n - hidden_}, {n}));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "grad/rule_list.h"
+#include "grad/scatter.h"
 #include "grad/window_rule.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -205,11 +206,8 @@ absl::Status MaxPool(RuleContext& c) {
   const ValueId dims = e.ShapeOf(c.x_id());
   const ValueId count =
       e.Op("ReduceProd", {dims}, {Attr("keepdims", int64_t{1})});
-  const ValueId zeros = e.Zeros(c.x_type().element, count);
-  const ValueId flat = e.Op(
-      "ScatterElements",
-      {zeros, e.Reshape(indices, Numbers{-1}), e.Reshape(c.dy(), Numbers{-1})},
-      {Attr("reduction", std::string("add"))});
+  const ValueId flat = ScatterAdd(e, count, e.Reshape(indices, Numbers{-1}),
+                                  e.Reshape(c.dy(), Numbers{-1}), 0);
   return c.Give(0, e.Reshape(flat, dims));
 }
 

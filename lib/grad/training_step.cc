@@ -322,9 +322,9 @@ class StepBuilder {
       info_.batched.push_back(target_);
     }
     if (!shared.empty()) {
-      info_.notes.push_back(absl::StrCat(
-          "not split, the same for all micro-batches: ",
-          absl::StrJoin(shared, ", ")));
+      info_.notes.push_back(
+          absl::StrCat("not split, the same for all micro-batches: ",
+                       absl::StrJoin(shared, ", ")));
     }
     if (!info_.statistics.empty()) {
       info_.notes.push_back(absl::StrCat(
@@ -369,9 +369,8 @@ class StepBuilder {
     }
     switch (options_.loss) {
       case Loss::kCrossEntropy: {
-        ASSIGN_OR_RETURN(
-            loss_, CrossEntropy(e_, output_, target_, options_.ignore_index,
-                                weight));
+        ASSIGN_OR_RETURN(loss_, CrossEntropy(e_, output_, target_,
+                                             options_.ignore_index, weight));
         break;
       }
       case Loss::kMeanSquaredError: {
@@ -403,19 +402,18 @@ class StepBuilder {
   // 1 over the number of targets of all micro-batches.
   ValueId OneOverCount() {
     if (one_over_count_ == ir::kNoValue) {
-      one_over_count_ = e_.Op(
-          "Reciprocal",
-          {e_.Op("Max", {loss_.count, e_.RealLike(1, loss_.count)})});
+      one_over_count_ =
+          e_.Op("Reciprocal",
+                {e_.Op("Max", {loss_.count, e_.RealLike(1, loss_.count)})});
     }
     return one_over_count_;
   }
 
   // What was emitted since then runs after the last micro-batch.
   void MarkAfter(size_t begin) {
-    info_.after.insert(
-        info_.after.end(),
-        e_.nodes().begin() + static_cast<std::ptrdiff_t>(begin),
-        e_.nodes().end());
+    info_.after.insert(info_.after.end(),
+                       e_.nodes().begin() + static_cast<std::ptrdiff_t>(begin),
+                       e_.nodes().end());
   }
 
   absl::Status AddBackward() {
@@ -434,8 +432,8 @@ class StepBuilder {
     RETURN_IF_ERROR(UpdateHeld());
     e_.set_prefix("step");
     results_.push_back(
-        {"step.next", scaling_.IfFinite(e_, e_.Op("Add", {step_, e_.Int(1)}),
-                                        step_)});
+        {"step.next",
+         scaling_.IfFinite(e_, e_.Op("Add", {step_, e_.Int(1)}), step_)});
     for (const auto& [statistic, next] : info_.moved_statistics) {
       results_.push_back({absl::StrCat(name(statistic), ".next"), next});
     }
@@ -450,9 +448,9 @@ class StepBuilder {
 
   absl::Status TakeGradient(ValueId parameter, ValueId gradient) {
     if (gradient == ir::kNoValue) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("no gradient reaches \"", Printable(name(parameter)),
-                       "\"; freeze it"));
+      return absl::InvalidArgumentError(absl::StrCat("no gradient reaches \"",
+                                                     Printable(name(parameter)),
+                                                     "\"; freeze it"));
     }
     e_.set_prefix(absl::StrCat("update/", name(parameter)));
     if (options_.accumulate > 1) {
@@ -482,10 +480,10 @@ class StepBuilder {
     if (options_.clip_norm) {
       e_.set_prefix("clip");
       // As PyTorch does: a small number keeps a zero norm from dividing.
-      scale = e_.Op(
-          "Min", {e_.Real(1, ElementType::kFloat),
-                  e_.Div(e_.Real(*options_.clip_norm, ElementType::kFloat),
-                         e_.Add(e_.Sqrt(norm_), 1e-6))});
+      scale = e_.Op("Min",
+                    {e_.Real(1, ElementType::kFloat),
+                     e_.Div(e_.Real(*options_.clip_norm, ElementType::kFloat),
+                            e_.Add(e_.Sqrt(norm_), 1e-6))});
     }
     for (auto [parameter, gradient] : held_) {
       e_.set_prefix(absl::StrCat("update/", name(parameter)));
@@ -522,8 +520,7 @@ class StepBuilder {
     }
     if (options_.optimizer == Optimizer::kNone) return absl::OkStatus();
     const std::vector<ValueId>& states = states_[parameter];
-    const Updates::Next next =
-        updates_->Update(parameter, gradient, states);
+    const Updates::Next next = updates_->Update(parameter, gradient, states);
     results_.push_back({absl::StrCat(name(parameter), ".next"),
                         scaling_.IfFinite(e_, next.parameter, parameter)});
     for (size_t i = 0; i < next.states.size(); ++i) {
@@ -585,30 +582,6 @@ class StepBuilder {
 };
 
 }  // namespace
-
-bool MatchesPattern(const std::string& name, const std::string& pattern) {
-  size_t n = 0;
-  size_t p = 0;
-  size_t star = std::string::npos;  // the last "*", and what it stands for so
-  size_t upto = 0;                  // far ends here
-  while (n < name.size()) {
-    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n]) &&
-        pattern[p] != '*') {
-      ++n;
-      ++p;
-    } else if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      upto = n;
-    } else if (star != std::string::npos) {
-      p = star + 1;
-      n = ++upto;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
 
 absl::StatusOr<StepInfo> BuildTrainingStep(const StepOptions& options,
                                            ir::Graph* graph) {

@@ -152,8 +152,8 @@ def test_the_peak_falls_as_predicted(tmp_path):
     for dim, count in ((32, 1), (4, 8)):
         report = tmp_path / "report.json"
         step = train_step.make_step(
-            model, tmp_path, "--dim", f"batch={dim}", "--accumulate",
-            str(count), "--json", str(report))
+            model, tmp_path, "--loss", "mse", "--dim", f"batch={dim}",
+            "--accumulate", str(count), "--json", str(report))
         fields = json.loads(report.read_text())
         assert fields["micro_batches"] == count
         predicted.append(fields["predicted"]["peak_steady_bytes"])

@@ -13,8 +13,7 @@ namespace onnx_memopt::grad {
 // so that the first one is the first to run, and `loss` is last of all.
 // Otherwise the update of the first layer, which needs the whole backward pass,
 // would run first, and all other gradients' operands be held meanwhile.
-void OrderForDepthFirst(ir::Graph& graph, ir::BlockId block,
-                        ir::ValueId loss);
+void OrderForDepthFirst(ir::Graph& graph, ir::BlockId block, ir::ValueId loss);
 
 }  // namespace onnx_memopt::grad
 
