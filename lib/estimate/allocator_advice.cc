@@ -40,7 +40,7 @@ void AdvisePyTorch(int64_t live, EstimateAllocators* a) {
       FormatBytes(a->expandable_reserved_bytes), " reserved, ",
       saved > 0 ? absl::StrCat(FormatBytes(saved), " less") : "no less",
       helps ? ": worth setting"
-            : "; what helps more where sizes differ from step to step"));
+            : "; it helps more where sizes differ from step to step"));
   a->advice.push_back(
       a->idle_bytes > 0
           ? absl::StrCat("torch.cuda.empty_cache() between steps gives back ",

@@ -99,3 +99,30 @@ def long_chain(count: int) -> onnx.ModelProto:
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [32, 1024])
              for name in ["x", *dict.fromkeys(outputs)]]
     return model_of(helper.make_graph(nodes, "long", infos[:1], infos[1:]))
+
+
+def with_lengths(layers: int = 4, width: int = 64) -> onnx.ModelProto:
+    """Layers with a residual connection, for any batch and length."""
+    nodes, weights = [], []
+    x = "x"
+    for i in range(layers):
+        for name, dims in (("up", (width, 4 * width)),
+                           ("down", (4 * width, width))):
+            weights.append(TensorProto(
+                name=f"{name}{i}", dims=dims, data_type=TensorProto.FLOAT,
+                raw_data=bytes(16 * width * width)))
+        nodes += [
+            helper.make_node("MatMul", [x, f"up{i}"], [f"wide{i}"],
+                             name=f"/layer{i}/up"),
+            helper.make_node("Relu", [f"wide{i}"], [f"relu{i}"],
+                             name=f"/layer{i}/relu"),
+            helper.make_node("MatMul", [f"relu{i}", f"down{i}"],
+                             [f"narrow{i}"], name=f"/layer{i}/down"),
+            helper.make_node("Add", [x, f"narrow{i}"], [f"sum{i}"],
+                             name=f"/layer{i}/add")]
+        x = f"sum{i}"
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT,
+                                           ["batch", "length", width])
+             for name in ("x", x)]
+    return model_of(helper.make_graph(nodes, "lengths", infos[:1], infos[1:],
+                                      weights))

@@ -1,5 +1,6 @@
-"""The page of --html in Chromium: page.test.mjs opens the reports that are made
-here. It is run by Node.js, with playwright-core of tools/report.
+"""The pages of --html in Chromium: page.test.mjs opens the reports that are made
+here, estimate.test.mjs the estimates. Node.js runs them, with playwright-core of
+tools/report.
 
     ONNX_MEMOPT_UPDATE_DOCS=1 python -m pytest test/report_page
 
@@ -24,6 +25,7 @@ TIMEOUT_SECONDS = 300
 PICTURE = ROOT / "docs/images/report.png"
 MODEL = ROOT / "test/models/mobilenetv3.onnx"
 BERT = ROOT / "test/models/bert.onnx"
+TRANSFORMER = ROOT / "test/estimate/recorded/hf_gpt2.onnx"
 # What ./dev test has installed must not be skipped.
 REQUIRED = os.environ.get("ONNX_MEMOPT_REQUIRE_BROWSER") == "1"
 LONG = 20_000
@@ -70,6 +72,20 @@ def with_extras(page: pathlib.Path, target: pathlib.Path) -> None:
     target.write_text(head + mark + body + end + tail, encoding="utf-8")
 
 
+def make_estimates(folder: pathlib.Path) -> None:
+    shutil.copy(TRANSFORMER, folder / "gpt2.onnx")
+    run("estimate", "gpt2.onnx", "--batch", 64, "--precision", "fp16", "--gpu",
+        "all", "--checkpoint", "sqrt", "--html", "estimate.html", cwd=folder)
+    onnx.save(report_models.with_lengths(), folder / "lengths.onnx")
+    run("estimate", "lengths.onnx", "--dim", "length=64", "--dp", 4, "--zero",
+        2, "--pp", 2, "--micro-batches", 4, "--memory", "1GiB", "--max-batch",
+        "--html", "estimate_many.html", cwd=folder)
+    run("estimate", "gpt2.onnx", "--inference", "--html",
+        "estimate_serving.html", cwd=folder)
+    run("estimate", "hostile.onnx", "--html", "estimate_hostile.html",
+        cwd=folder)
+
+
 @pytest.fixture(scope="module", name="pages")
 def made_pages(tmp_path_factory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("pages")
@@ -100,6 +116,7 @@ def made_pages(tmp_path_factory) -> pathlib.Path:
     run("mobilenetv3.onnx", "--analyze", "--html", "analyzed.html",
         cwd=folder)
     with_extras(folder / "network.html", folder / "extras.html")
+    make_estimates(folder)
     return folder
 
 
@@ -127,6 +144,15 @@ def test_the_report_inside_is_the_json_report(pages):
     assert any("</script>" in name for name in names)
 
 
+def test_the_estimate_inside_is_the_json_estimate(pages):
+    run("estimate", "hostile.onnx", "--json", "hostile.estimate.json",
+        cwd=pages)
+    text = (pages / "estimate_hostile.html").read_text(encoding="utf-8")
+    inside = json.loads(text.partition('id="report">')[2]
+                        .partition("</script>")[0])
+    assert inside == json.loads((pages / "hostile.estimate.json").read_text())
+
+
 def test_in_chromium(pages):
     node = shutil.which("node")
     need(node is not None, "node: no such program")
@@ -139,9 +165,10 @@ def test_in_chromium(pages):
     if os.environ.get("ONNX_MEMOPT_UPDATE_DOCS") == "1":
         environment["REPORT_PICTURE"] = str(PICTURE)
     done = subprocess.run(
-        [node, "--test", "--test-reporter=tap",
-         ROOT / "test/report_page/page.test.mjs"], capture_output=True,
+        [node, "--test", "--test-concurrency=1", "--test-reporter=tap",
+         ROOT / "test/report_page/page.test.mjs",
+         ROOT / "test/report_page/estimate.test.mjs"], capture_output=True,
         text=True, check=False, timeout=TIMEOUT_SECONDS, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(re.search(r"^# pass (\d+)", done.stdout, re.M)[1]) >= 15
+    assert int(re.search(r"^# pass (\d+)", done.stdout, re.M)[1]) >= 22
     assert re.search(r"^# skipped 0", done.stdout, re.M)

@@ -15,10 +15,10 @@ namespace {
 using ::onnx_memopt::testing::Imported;
 using ::onnx_memopt::testing::ImportText;
 
-ModelFacts Facts(const std::string& text) {
+ModelFacts Facts(const std::string& text, const FactOptions& options = {}) {
   const Imported imported = ImportText(text);
   EXPECT_TRUE(imported.status.ok()) << imported.status;
-  auto facts = ExtractFacts(imported.graph, {});
+  auto facts = ExtractFacts(imported.graph, options);
   EXPECT_TRUE(facts.ok()) << facts.status();
   return facts.ok() ? *std::move(facts) : ModelFacts{};
 }
@@ -43,6 +43,32 @@ TEST(Facts, ProductsKeepWhatTheirWeightsGradientNeeds) {
   // x (4 numbers) and r (8), which Relu keeps too; h is not kept.
   EXPECT_EQ(Saved(facts, 1), 4 * (4 + 8));
   EXPECT_EQ(Saved(facts, 10), 10 * 4 * (4 + 8));
+}
+
+TEST(Facts, AutocastKeepsCopiesOfWhatProductsTake) {
+  const ModelFacts facts = Facts(kTwoLayers, {.autocast = true});
+  const TraceOptions options{.batch = 1, .activation_bytes = 2};
+  // x is float32, and kept as a copy of 4 numbers; r has 8, and w2 a copy of
+  // 16. w1 has nobody to give its copy to: x has no gradient.
+  EXPECT_EQ(SavedBytes(facts, options), 2 * (4 + 8 + 16));
+  // The copy of w2 is one for the batch.
+  EXPECT_EQ(SavedBytes(facts, {.batch = 10, .activation_bytes = 2}),
+            2 * (40 + 80 + 16));
+}
+
+TEST(Facts, AutocastComputesSoftmaxAndNormsInFloat32) {
+  const ModelFacts facts = Facts(R"(
+    g (float[1, 4] x) => (float[1, 2] y)
+    <float[4, 4] w1 = {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8},
+     float[4, 2] w2 = {1, 2, 3, 4, 5, 6, 7, 8}> {
+      h = MatMul(x, w1)
+      s = Softmax(h)
+      y = MatMul(s, w2)
+    })",
+                                 {.autocast = true});
+  // Copies of x and of s in 16 bits, s itself, a copy of w2.
+  EXPECT_EQ(SavedBytes(facts, {.batch = 1, .activation_bytes = 2}),
+            2 * 4 + 2 * 4 + 4 * 4 + 2 * 8);
 }
 
 TEST(Facts, HalfPrecisionHalvesActivationsButNotIndices) {

@@ -6,6 +6,8 @@ import {
   sweepSection,
 } from './details';
 import { append, h, section } from './dom';
+import { buildEstimate } from './estimate';
+import { type Estimate, isEstimate } from './estimate_report';
 import { livePanel } from './live_panel';
 import { memoryChart } from './memory_chart';
 import { paretoSection } from './pareto';
@@ -54,9 +56,18 @@ function zoomButtons(view: View): HTMLElement {
     make('Peak', 'Go to the peak', () => view.pin(view.peakStep)));
 }
 
-function build(report: Report): void {
+function build(report: Report | Estimate): void {
   const page = document.getElementById('page');
   if (!page) return;
+  if (isEstimate(report)) {
+    buildEstimate(page, report);
+  } else {
+    buildReport(page, report);
+  }
+  document.documentElement.dataset.ready = 'true';
+}
+
+function buildReport(page: HTMLElement, report: Report): void {
   const view = new View(report);
   append(page,
     pageHead(report),
@@ -83,7 +94,6 @@ function build(report: Report): void {
     sweepSection(report),
     notesSection(report),
     h('footer', {}, `SHA-256 of the model: ${report.model.sha256}`));
-  document.documentElement.dataset.ready = 'true';
 }
 
 startTheme();

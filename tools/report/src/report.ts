@@ -1,5 +1,7 @@
 // The JSON report as the page uses it; docs/report.md says what each field is.
 
+import type { Estimate } from './estimate_report';
+
 export interface RuntimePeaks {
   first_peak_bytes: number;
   steady_peak_bytes: number;
@@ -122,7 +124,7 @@ export interface Report {
 
 export type Side = 'before' | 'after';
 
-export function readReport(): Report {
+export function readReport(): Report | Estimate {
   const element = document.getElementById('report');
-  return JSON.parse(element?.textContent ?? '') as Report;
+  return JSON.parse(element?.textContent ?? '') as Report | Estimate;
 }
