@@ -81,9 +81,10 @@ class Finder {
           ++run;
           continue;
         }
-        const Repetition found{.begin = i - run - period,
-                               .period = period,
-                               .count = run / period + 1};
+        Repetition found{.begin = i - run - period,
+                         .period = period,
+                         .count = run / period + 1};
+        AddFirst(run % period, &found);
         if (found.count > 1) {
           const int64_t bytes = BytesOfLater(found);
           if (bytes > best_bytes) {
@@ -111,7 +112,27 @@ class Finder {
            element == ir::ElementType::kBfloat16;
   }
 
-  bool Repeats(size_t before, size_t after) const {
+  // The first block reads the input of the network where others read what the
+  // block before them gives. `part`: how many nodes of it were found to repeat,
+  // at the end of it; none where all of a later block were.
+  void AddFirst(size_t part, Repetition* found) const {
+    const size_t missing = found->period - part;
+    if (found->begin < missing ||
+        found->begin + found->period > nodes_.size()) {
+      return;
+    }
+    const size_t begin = found->begin - missing;
+    for (size_t i = begin; i < found->begin; ++i) {
+      if (!Repeats(i, i + found->period, begin)) return;
+    }
+    found->begin = begin;
+    ++found->count;
+  }
+
+  // `first`: where a first block begins, which may read other values from
+  // outside.
+  bool Repeats(size_t before, size_t after,
+               std::optional<size_t> first = {}) const {
     const Node& a = graph_.node(nodes_[before]);
     const Node& b = graph_.node(nodes_[after]);
     if (a.op_type != b.op_type || a.domain != b.domain ||
@@ -121,7 +142,12 @@ class Finder {
       return false;
     }
     for (size_t i = 0; i < a.operands.size(); ++i) {
-      if (!Agree(a.operands[i], before, b.operands[i], after)) return false;
+      if (Agree(a.operands[i], before, b.operands[i], after) ||
+          (first && AreInputs(a.operands[i], *first, b.operands[i],
+                              *first + after - before))) {
+        continue;
+      }
+      return false;
     }
     return SameAttributes(a, b);
   }
@@ -144,10 +170,24 @@ class Finder {
       return v.element == w.element && v.dims == w.dims;
     }
     // Shapes and axes.
-    return !y.overridable && !y.pinned && x.kind == ir::ValueKind::kInitializer &&
+    return !y.overridable && !y.pinned &&
+           x.kind == ir::ValueKind::kInitializer &&
            y.kind == ir::ValueKind::kInitializer && x.contents != nullptr &&
            y.contents != nullptr && x.type.element == y.type.element &&
            *x.contents == *y.contents;
+  }
+
+  // Of blocks that begin there, and of one type.
+  bool AreInputs(ValueId a, size_t begin_a, ValueId b, size_t begin_b) const {
+    const auto comes_before = [&](ValueId id, size_t begin) {
+      if (id == ir::kNoValue) return false;
+      const auto made = made_at_.find(id);
+      return made != made_at_.end()
+                 ? made->second < begin
+                 : graph_.value(id).kind == ir::ValueKind::kInput;
+    };
+    return comes_before(a, begin_a) && comes_before(b, begin_b) &&
+           ToString(graph_.value(a).type) == ToString(graph_.value(b).type);
   }
 
   size_t ResultIndex(ValueId id) const {

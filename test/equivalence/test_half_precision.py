@@ -19,6 +19,7 @@ import runtime
 import test_operator_cases
 from checks import run_case
 from programs import ProgramError, Programs
+from structure_models import MODELS
 
 TITLE = "half precision"
 # Far above rounding: a node that computes something else is further off.
@@ -131,6 +132,29 @@ def test_operator_cases_in_float16(bin_dir, tmp_path, tallies):
     assert not failures, "\n".join(failures)
     assert counts["operator cases converted"] >= 150
     assert counts["outputs compared"] >= 100
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_structure_in_float16(name, bin_dir, tmp_path, tallies):
+    """Subgraphs, functions, sequences: all have one type at both ends."""
+    model = MODELS[name].build()
+    source, output = tmp_path / "m.onnx", tmp_path / "out.onnx"
+    source.write_bytes(model.SerializeToString())
+    report = Programs(bin_dir).optimize(source, output,
+                                        "--passes=half-precision")
+    if not report["passes"][0]["changed"]:
+        return
+    converted = onnx.load(output)
+    if MODELS[name].runs:
+        onnx.checker.check_model(converted, full_check=True)
+        feeds = {key: runtime.feed_value(value, TensorProto.UNDEFINED)
+                 for key, value in MODELS[name].feeds.items()}
+        before = run_case(model, feeds, runtime.NONE, 1)
+        after = run_case(converted, feeds, runtime.NONE, 1)
+        for key, value in before.items():
+            if isinstance(value, runtime.Tensor) and value.dtype == "float":
+                assert error_of(value, after[key]) <= TOLERANCE, key
+                tallies[TITLE].add("outputs of structures compared")
 
 
 def packaged(package: str, path: str) -> pathlib.Path:
