@@ -67,6 +67,8 @@ absl::StatusOr<std::set<std::string>> AssumeSizes(ir::Graph* graph) {
     if (Below(named, bindings, 1) == nullptr) break;
   }
   if (open.empty() || size > kLargest) {
+    // What is below 1 even so.
+    if (const Named* left = Below(named, bindings, 1)) negative = left;
     const ir::Value& value = graph->value(negative->value);
     return absl::InvalidArgumentError(absl::StrCat(
         value.producer == ir::kNoNode

@@ -18,16 +18,6 @@ namespace {
 using ir::Node;
 using ir::ValueId;
 
-// What is folded inside a subgraph is held by its graph, too.
-constexpr int64_t kCopiesInSubgraph = 2;
-
-bool IsInSubgraph(const ir::Graph& graph, ir::BlockId block) {
-  while (graph.block(block).kind == ir::BlockKind::kCallBody) {
-    block = graph.node(graph.block(block).owner).block;
-  }
-  return graph.block(block).kind == ir::BlockKind::kSubgraph;
-}
-
 }  // namespace
 
 bool MayFold(const Node& node) {
@@ -76,13 +66,10 @@ absl::StatusOr<LoadGrowth> LoadGrowth::Compute(const ir::Graph& graph,
   }
   for (size_t i = 0; i < graph.num_values(); ++i) {
     if (!constant[i]) continue;
-    const ValueId id{static_cast<uint32_t>(i)};
-    const int64_t bytes = sizes->bytes(id).value_or(0);
+    const int64_t bytes =
+        sizes->bytes(ValueId(static_cast<uint32_t>(i))).value_or(0);
     if (growth.folded_[i] && kept[i]) {
-      const int64_t copies =
-          IsInSubgraph(graph, graph.value(id).block) ? kCopiesInSubgraph : 1;
-      growth.growth_bytes_ = SaturatingAdd(
-          growth.growth_bytes_, CheckedMul(bytes, copies).value_or(bytes));
+      growth.growth_bytes_ = SaturatingAdd(growth.growth_bytes_, bytes);
     } else if (!growth.folded_[i] && consumed[i] && !kept[i]) {
       growth.growth_bytes_ -= bytes;
     }

@@ -135,12 +135,16 @@ class Importer {
 
   absl::Status AddInitializer(BlockId block, ir::Weight weight,
                               const std::string& name,
-                              const onnx::TensorProto* proto,
-                              bool overridable) {
+                              const onnx::TensorProto* proto, bool is_input) {
     Value value;
     value.name = name;
     value.kind = ValueKind::kInitializer;
-    value.overridable = overridable;
+    // In older versions every initializer had to be listed as an input: it is
+    // a constant that stays.
+    const bool had_to_be = model_.proto().has_ir_version() &&
+                           model_.proto().ir_version() < kInitializersApart;
+    value.overridable = is_input && !had_to_be;
+    value.pinned = is_input && had_to_be;
     value.block = block;
     ir::Shape shape;
     for (int64_t dim : weight.dims) shape.emplace_back(dim);
@@ -157,11 +161,6 @@ class Importer {
     absl::flat_hash_map<absl::string_view, bool> inputs;
     if (!proto.initializer().empty() || !proto.sparse_initializer().empty()) {
       for (const auto& input : proto.input()) inputs[input.name()] = true;
-    }
-    // In older versions every initializer had to be an input as well.
-    if (model_.proto().has_ir_version() &&
-        model_.proto().ir_version() < kInitializersApart) {
-      inputs.clear();
     }
     for (const onnx::TensorProto& tensor : proto.initializer()) {
       if (tensor.name().empty()) {

@@ -7,9 +7,8 @@
 //   256 KiB in the file, 1 MiB (float) once loaded: growth_bytes() = 768 KiB
 //
 // Not folded, as that runtime does not: DequantizeLinear, random ops, nodes
-// with subgraphs, ops that are not in the op table. What it folds in a subgraph
-// it holds twice. Measured on ONNX Runtime 1.32 by
-// test/reports/test_rows_size.py.
+// with subgraphs, ops that are not in the op table. Measured on ONNX Runtime
+// 1.32 by test/reports/test_rows_size.py.
 #ifndef ONNX_MEMOPT_ANALYSIS_LOAD_GROWTH_H_
 #define ONNX_MEMOPT_ANALYSIS_LOAD_GROWTH_H_
 

@@ -73,14 +73,20 @@ TEST(LoadGrowthTest, WhatIsNotFolded) {
   for (const char* nodes :
        {"f = DequantizeLinear(w, one, zero) y = Add(x, f)",
         "r = RandomUniformLike <dtype = 1> (w) y = Add(x, r)",
-        "f = If (c) <then_branch = t () => (float[8] a)"
-        " { a = Cast <to = 1> (w) }, else_branch = e () => (float[8] b)"
-        " { b = Cast <to = 1> (w) }> y = Add(x, f)",
         "f = local.Cast(w) y = Add(x, f)", "y = Relu(x)"}) {
     const LoadGrowth growth = WithWeight(nodes);
     EXPECT_EQ(growth.folded_nodes(), 0) << nodes;
     EXPECT_EQ(growth.growth_bytes(), 0) << nodes;
   }
+}
+
+TEST(LoadGrowthTest, SubgraphsFoldToo) {
+  const LoadGrowth growth = WithWeight(
+      "f = If (c) <then_branch = t () => (float[8] a)"
+      " { a = Cast <to = 1> (w) }, else_branch = e () => (float[8] b)"
+      " { d = Cast <to = 1> (w) b = Neg(d) }> y = Add(x, f)");
+  EXPECT_EQ(growth.folded_nodes(), 3);
+  EXPECT_EQ(growth.growth_bytes(), 32 + 32 - 8);
 }
 
 TEST(LoadGrowthTest, AWeightThatTheCallerMayReplaceIsNoConstant) {
