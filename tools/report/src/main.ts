@@ -2,18 +2,17 @@
 
 import { arenaChart } from './arena_chart';
 import {
-  generic, notesSection, passesSection, peakSection, runtimeSection,
-  sweepSection,
+  notesSection, passesSection, peakSection, runtimeSection, sweepSection,
 } from './details';
 import { append, h, section } from './dom';
 import { livePanel } from './live_panel';
 import { memoryChart } from './memory_chart';
-import { paretoSection } from './pareto';
 import { type Report, readReport, type Side } from './report';
 import { sessionsSection } from './sessions';
 import { pageHead, summarySection } from './summary';
 import { tablesSection } from './tables';
 import { startTheme } from './theme';
+import { checkpointsSection, paretoSection } from './training';
 import { View } from './view';
 
 function sideSwitch(view: View): HTMLElement | null {
@@ -77,9 +76,8 @@ function build(report: Report): void {
     sessionsSection(report.session_options,
       report.outputs.find((file) => file.endsWith('.onnx')) ??
         report.model.path),
-    report.checkpoints !== undefined && report.checkpoints !== null &&
-      section('checkpoints', 'Checkpoints', '', generic(report.checkpoints)),
-    paretoSection(report.pareto),
+    checkpointsSection(report),
+    paretoSection(report),
     sweepSection(report),
     notesSection(report),
     h('footer', {}, `SHA-256 of the model: ${report.model.sha256}`));
