@@ -74,6 +74,21 @@ struct ReportBudget {
   std::string reason;  // what holds the peak; empty if it is met
 };
 
+// Of a training step: a part of the forward pass that the backward pass makes
+// again.
+struct ReportCheckpoint {
+  std::string first;  // names of nodes
+  std::string last;
+  int64_t nodes = 0;
+  int64_t bytes = 0;  // that are not kept for it
+};
+
+// Of a training step: a plan that no other one beats in both.
+struct ReportPlan {
+  int64_t peak_bytes = 0;  // predicted for ONNX Runtime, steady
+  double added_time = 0;   // as a part of the step's without checkpoints
+};
+
 // Options of a session of ONNX Runtime, by the names of its Python API, and
 // what it takes with them.
 struct ReportSessionOptions {
@@ -173,6 +188,8 @@ struct Report {
   // no pass ran.
   std::optional<double> time_ratio;
   std::optional<ReportBudget> budget;
+  std::vector<ReportCheckpoint> checkpoints;  // empty for other models
+  std::vector<ReportPlan> pareto;             // by falling peak
   // For the model as it is after the passes: those that were compared, the
   // defaults first, and the index of the best.
   std::vector<ReportSessionOptions> session_options;

@@ -24,6 +24,9 @@ Json OrNull(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
 
+// What is behind them differs between machines.
+double InThousandths(double ratio) { return std::round(ratio * 1000) / 1000; }
+
 Json ToJson(const ReportRuntimePeaks& peaks) {
   return {{"first_peak_bytes", peaks.first_peak_bytes},
           {"steady_peak_bytes", peaks.steady_peak_bytes}};
@@ -55,6 +58,18 @@ Json ToJson(const std::optional<ReportBudget>& budget) {
           {"reached_bytes", budget->reached_bytes},
           {"met", budget->met},
           {"reason", OrNull(budget->reason)}};
+}
+
+Json ToJson(const ReportCheckpoint& checkpoint) {
+  return {{"first", checkpoint.first},
+          {"last", checkpoint.last},
+          {"nodes", checkpoint.nodes},
+          {"bytes", checkpoint.bytes}};
+}
+
+Json ToJson(const ReportPlan& plan) {
+  return {{"peak_bytes", plan.peak_bytes},
+          {"added_time", InThousandths(plan.added_time)}};
 }
 
 Json OptionsToJson(const ReportSessionOptions& session) {
@@ -221,11 +236,12 @@ std::string ReportToJson(const Report& report, absl::string_view tool_version) {
       {"total_flops", report.total_flops},
       {"before", ToJson(report.before)},
       {"after", ToJson(report.after)},
-      // In thousandths: what is behind them differs between machines.
       {"time_ratio", report.time_ratio
-                         ? Json(std::round(*report.time_ratio * 1000) / 1000)
+                         ? Json(InThousandths(*report.time_ratio))
                          : Json(nullptr)},
       {"budget", ToJson(report.budget)},
+      {"checkpoints", ListToJson(report.checkpoints)},
+      {"pareto", ListToJson(report.pareto)},
       {"session_options", SessionsToJson(report)},
       {"at_peak", ListToJson(report.at_peak)},
       {"passes", ListToJson(report.passes)},

@@ -356,6 +356,7 @@ pageTest('shows what other versions add', 'extras.html', {}, async (page) => {
     hasText: 'recommended' }).locator('td').nth(1).innerText(), '2.00 MiB');
   assert.match(await text(page, '#summary .notice'), /<i>held<\/i> by node x/);
   assert.match(await text(page, '#checkpoints'), /<b>kept<\/b>/);
+  assert.match(await text(page, '#pareto'), /12\.5 %/);
   assert.ok(await painted(page, 'pareto-chart') > 0.005);
 });
 

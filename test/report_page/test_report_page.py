@@ -65,9 +65,10 @@ def with_extras(page: pathlib.Path, target: pathlib.Path) -> None:
     report["time_ratio"] = 1.25
     report["budget"] = {"bytes": 1 << 20, "reached_bytes": 1 << 21,
                         "met": False, "reason": "<i>held</i> by node x"}
-    report["checkpoints"] = [{"name": "<b>kept</b>", "bytes": 4096}]
-    report["pareto"] = [{"extra_flops": 0, "peak_bytes": 1 << 22},
-                        {"extra_flops": 5_000_000, "peak_bytes": 1 << 21}]
+    report["checkpoints"] = [{"first": "<b>kept</b>", "last": "end", "nodes": 3,
+                              "bytes": 4096}]
+    report["pareto"] = [{"peak_bytes": 1 << 22, "added_time": 0},
+                        {"peak_bytes": 1 << 21, "added_time": 0.125}]
     body = json.dumps(report).replace("<", "\\u003c")
     target.write_text(head + mark + body + end + tail, encoding="utf-8")
 

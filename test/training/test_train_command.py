@@ -1,6 +1,8 @@
 """What `onnx-memopt train` says of options and models that do not fit, and what
 it writes."""
 
+import json
+
 import numpy as np
 import onnx
 import pytest
@@ -46,6 +48,7 @@ def fails(folder, text, *arguments, code=1):
     (["--beta1", "1"], "--beta1: 1 is out of range"),
     (["--dim", "batch"], "--dim: expected NAME=N"),
     (["--checkpoint", "sqrt", "--budget", "1GiB"], "--budget needs"),
+    (["--html", "-"], "--html needs files"),
 ])
 def test_options_that_do_not_fit(arguments, reason, tmp_path):
     assert reason in fails(tmp_path, LINEAR, *arguments, code=2)
@@ -221,3 +224,40 @@ def test_losses_that_do_not_fit(old, new, reason, tmp_path):
     loss.write_text(text.replace(old, new), encoding="utf-8")
     stderr = fails(tmp_path, LINEAR, "--loss", loss)
     assert "loss.onnxtxt: " in stderr and reason in stderr
+
+
+# Eight layers whose activations, 4 MiB each, the backward pass reads.
+DEEP = """
+<ir_version: 8, opset_import: ["" : 18]>
+deep (float[4096, 256] x) => (float[4096, 1] y)
+<float[256] w = {%s}, int64[1] axes = {1}> {
+  a0 = Mul (x, w)
+%s
+  y = ReduceMean (a8, axes)
+}
+""" % (", ".join(["0.5"] * 256), "\n".join(
+    f"  t{i} = Exp (a{i})\n  a{i + 1} = Tanh (t{i})" for i in range(8)))
+
+
+def test_the_page_has_the_plans(tmp_path):
+    """--html: the report of the step, with what is made again."""
+    (tmp_path / "deep.onnxtxt").write_text(DEEP, encoding="utf-8")
+    result = memopt("train", "deep.onnxtxt", "--loss", "mse", "--checkpoint",
+                    "optimal", "-o", "step.onnx", "--html", "step.html",
+                    "--json", "plan.json", cwd=tmp_path)
+    if "no HTML report" in result.stderr:
+        pytest.skip(result.stderr.strip())
+    assert result.code == 0, result.stderr
+    assert "wrote step.html" in result.stdout
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan["recomputed"] and plan["curve"]
+    page = (tmp_path / "step.html").read_text(encoding="utf-8")
+    report = json.loads(page.partition('id="report">')[2]
+                        .partition("</script>")[0])
+    assert report["model"]["path"] == "step.onnx"
+    assert [c["first"] for c in report["checkpoints"]] == [
+        c["first"] for c in plan["recomputed"]]
+    assert sum(c["bytes"] for c in report["checkpoints"]) > 0
+    assert [p["peak_bytes"] for p in report["pareto"]] == [
+        p["peak_bytes"] for p in plan["curve"]]
+    assert report["outputs"] == ["step.onnx", "step.html"]

@@ -18,7 +18,9 @@
 #include "nlohmann/json.hpp"
 #include "onnx-memopt/arguments.h"
 #include "onnx-memopt/command_line.h"
+#include "onnx-memopt/train_html.h"
 #include "onnx-memopt/write_text.h"
+#include "onnx_memopt/report/html.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 #include "onnx_memopt/train.h"
@@ -88,6 +90,8 @@ Memory:
   --loss-scale X           what float16 begins with (65536)
   --loss-scale-steps N     steps without overflow until it doubles (2000)
   --json FILE              what is printed, as JSON; - for stdout
+  --html FILE              a page to look at: the step's memory, what is made
+                           again, the plans that are possible
 
 Sizes:
   --dim NAME=N             binds a named dimension of the inputs for good
@@ -116,6 +120,7 @@ struct TrainArguments {
   std::string model;
   TrainOptions options;
   std::string json;  // a path, "-", or empty: none
+  std::string html;  // a path, or empty: none
   bool quiet = false;
 };
 
@@ -164,6 +169,7 @@ class Parser {
     app_.add_option("--loss-scale", step.loss_scale);
     app_.add_option("--loss-scale-steps", step.loss_scale_steps);
     app_.add_option("--json", args_.json);
+    app_.add_option("--html", args_.html);
     app_.add_option("--order", order_);
     app_.add_option("--external-data", external_data_);
     app_.add_option("--external-dir", args_.options.external_dir);
@@ -244,6 +250,13 @@ class Parser {
                           static_cast<int>(args_.json == "-");
     if (to_stdout > 1) {
       return absl::InvalidArgumentError("only one output can go to stdout");
+    }
+    if (!args_.html.empty()) {
+      if (options.output == "-" || args_.html == "-") {
+        return absl::InvalidArgumentError(
+            "--html needs files for the step and for the page");
+      }
+      RETURN_IF_ERROR(CheckPage());
     }
     return CheckNumbers(options.step);
   }
@@ -390,6 +403,14 @@ std::string ToJson(const TrainResult& result) {
          "\n";
 }
 
+// It counts among the files that were written.
+absl::Status WriteHtml(const std::string& path, const std::string& step,
+                       TrainResult& result) {
+  result.outputs.push_back(path);
+  ASSIGN_OR_RETURN(const std::string html, TrainToHtml(result, step));
+  return WriteText(path, html);
+}
+
 }  // namespace
 
 int RunTrain(int argc, char** argv) {
@@ -406,6 +427,14 @@ int RunTrain(int argc, char** argv) {
   }
   if (!arguments.json.empty()) {
     const absl::Status status = WriteText(arguments.json, ToJson(*result));
+    if (!status.ok()) {
+      std::cerr << "error: " << status.message() << "\n";
+      return kExitModelError;
+    }
+  }
+  if (!arguments.html.empty()) {
+    const absl::Status status =
+        WriteHtml(arguments.html, arguments.options.output, *result);
     if (!status.ok()) {
       std::cerr << "error: " << status.message() << "\n";
       return kExitModelError;

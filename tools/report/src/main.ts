@@ -2,20 +2,19 @@
 
 import { arenaChart } from './arena_chart';
 import {
-  generic, notesSection, passesSection, peakSection, runtimeSection,
-  sweepSection,
+  notesSection, passesSection, peakSection, runtimeSection, sweepSection,
 } from './details';
 import { append, h, section } from './dom';
 import { buildEstimate } from './estimate';
 import { type Estimate, isEstimate } from './estimate_report';
 import { livePanel } from './live_panel';
 import { memoryChart } from './memory_chart';
-import { paretoSection } from './pareto';
 import { type Report, readReport, type Side } from './report';
 import { sessionsSection } from './sessions';
 import { pageHead, summarySection } from './summary';
 import { tablesSection } from './tables';
 import { startTheme } from './theme';
+import { checkpointsSection, paretoSection } from './training';
 import { View } from './view';
 
 function sideSwitch(view: View): HTMLElement | null {
@@ -88,9 +87,8 @@ function buildReport(page: HTMLElement, report: Report): void {
     sessionsSection(report.session_options,
       report.outputs.find((file) => file.endsWith('.onnx')) ??
         report.model.path),
-    report.checkpoints !== undefined && report.checkpoints !== null &&
-      section('checkpoints', 'Checkpoints', '', generic(report.checkpoints)),
-    paretoSection(report.pareto),
+    checkpointsSection(report),
+    paretoSection(report),
     sweepSection(report),
     notesSection(report),
     h('footer', {}, `SHA-256 of the model: ${report.model.sha256}`));

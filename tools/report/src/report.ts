@@ -118,8 +118,14 @@ export interface Report {
     reason: string | null;
   } | null;
   session_options?: unknown;
-  checkpoints?: unknown;
-  pareto?: unknown;
+  // Of a training step.
+  checkpoints?: {
+    first: string;
+    last: string;
+    nodes: number;
+    bytes: number;
+  }[];
+  pareto?: { peak_bytes: number; added_time: number }[];
 }
 
 export type Side = 'before' | 'after';
