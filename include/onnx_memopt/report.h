@@ -157,6 +157,30 @@ struct ReportSweepPoint {
   std::optional<ReportPeak> after;
 };
 
+// A value that the backward pass reads of the forward pass.
+struct ReportSavedValue {
+  std::string name;
+  std::string module;  // of the exporter; empty: none is named
+  int64_t bytes = 0;
+};
+
+// A plan of what to keep and what to make again.
+struct ReportTrainingPlan {
+  int64_t peak_bytes = 0;  // predicted for ONNX Runtime, default options
+  double added_time = 0;   // as a part of the step's, by the time model
+  // To wrap in torch.utils.checkpoint for about the same plan.
+  std::vector<std::string> modules;
+};
+
+// What came of Options::training: a step with gradients and without updates.
+struct ReportTraining {
+  int64_t saved_bytes = 0;
+  std::vector<ReportSavedValue> saved;  // the largest first
+  // From the largest peak to the smallest, each slower than the one before.
+  std::vector<ReportTrainingPlan> plans;
+  std::string reason;  // why there is none of this; else empty
+};
+
 struct Report {
   ReportModel model;
   std::vector<ReportDim> dims;
@@ -173,6 +197,7 @@ struct Report {
   // no pass ran.
   std::optional<double> time_ratio;
   std::optional<ReportBudget> budget;
+  std::optional<ReportTraining> training;  // of the model as read
   // For the model as it is after the passes: those that were compared, the
   // defaults first, and the index of the best.
   std::vector<ReportSessionOptions> session_options;

@@ -1,6 +1,5 @@
 #include "onnx_memopt/train.h"
 
-#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "driver/append_loss.h"
+#include "driver/module_names.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/grad/checkpoint.h"
 #include "onnx_memopt/grad/node_order.h"
@@ -114,7 +114,6 @@ class Run {
         pass::ParsePipeline("drop-dead", passes::RegisteredPasses()));
     RETURN_IF_ERROR(RunPipeline(pipeline, graph_, {}).status());
     RETURN_IF_ERROR(PlaceCheckpoints(info));
-    RETURN_IF_ERROR(Order(info, graph_));
     RETURN_IF_ERROR(ir::Verify(graph_));
     Describe(info, before);
     RETURN_IF_ERROR(Predict());
@@ -128,49 +127,57 @@ class Run {
     return Save(state, options_.initial_state);
   }
 
-  absl::Status Order(const grad::StepInfo& info, ir::Graph& graph) const {
-    if (options_.order == NodeOrder::kDefault) {
-      grad::OrderForDepthFirst(graph, info.loss);
-    }
-    return absl::OkStatus();
-  }
-
+  // And the order of the nodes.
   absl::Status PlaceCheckpoints(const grad::StepInfo& info) {
-    const bool early = options_.order == NodeOrder::kDefault;
-    grad::CheckpointOptions chosen = {.segments = 1, .early = early};
+    const bool depth_first = options_.order == NodeOrder::kDefault;
+    if (options_.checkpoints == Checkpoints::kNone) {
+      if (depth_first) grad::OrderForDepthFirst(graph_, info.loss);
+      return absl::OkStatus();
+    }
+    Progress("placing checkpoints");
+    ASSIGN_OR_RETURN(const grad::CheckpointPlanner planner,
+                     grad::CheckpointPlanner::Create(
+                         {.depth_first = depth_first,
+                          .modules = ModuleNames(*model_, graph_)},
+                         info, graph_));
+    grad::CheckpointPlan plan;
     switch (options_.checkpoints) {
       case Checkpoints::kNone:
-        return absl::OkStatus();
-      case Checkpoints::kSqrt:
-        chosen.segments = static_cast<int>(
-            std::lround(std::sqrt(static_cast<double>(info.saving_nodes))));
         break;
+      case Checkpoints::kSqrt:
+        plan = planner.Sqrt();
+        break;
+      case Checkpoints::kPerLayer: {
+        ASSIGN_OR_RETURN(plan, planner.PerLayer());
+        break;
+      }
       case Checkpoints::kOptimal: {
-        Progress("placing checkpoints");
-        ASSIGN_OR_RETURN(
-            grad::CheckpointSearch search,
-            grad::SearchCheckpoints(info, graph_, early, [&](ir::Graph& trial) {
-              return Order(info, trial);
-            }));
+        ASSIGN_OR_RETURN(const grad::CheckpointSearch search,
+                         planner.Search(options_.budget_bytes));
         for (const grad::CheckpointPoint& point : search.curve) {
-          result_.curve.push_back({point.peak_bytes, point.overhead});
+          result_.curve.push_back({point.peak_bytes, point.plan.overhead});
         }
-        ASSIGN_OR_RETURN(chosen, ChoosePoint(search));
+        ASSIGN_OR_RETURN(plan, ChoosePlan(search));
         break;
       }
     }
-    ASSIGN_OR_RETURN(const grad::CheckpointResult made,
-                     grad::InsertCheckpoints(chosen, info, &graph_));
-    result_.segments = made.segments;
+    // The planner reads the graph as it was.
+    ir::Graph changed = graph_.Clone();
+    ASSIGN_OR_RETURN(grad::CheckpointResult made,
+                     planner.Insert(plan, &changed));
+    graph_ = std::move(changed);
+    result_.segments = std::move(made.segments);
+    result_.kept = std::move(made.kept);
+    result_.wrapped = std::move(made.wrapped);
     result_.overhead = made.overhead;
     return absl::OkStatus();
   }
 
-  absl::StatusOr<grad::CheckpointOptions> ChoosePoint(
+  absl::StatusOr<grad::CheckpointPlan> ChoosePlan(
       const grad::CheckpointSearch& search) const {
-    if (!options_.budget_bytes) return search.curve.back().options;
+    if (!options_.budget_bytes) return search.curve.back().plan;
     for (const grad::CheckpointPoint& point : search.curve) {
-      if (point.peak_bytes <= *options_.budget_bytes) return point.options;
+      if (point.peak_bytes <= *options_.budget_bytes) return point.plan;
     }
     std::vector<std::string> held;
     held.reserve(search.floor.size());

@@ -56,6 +56,19 @@ Json ToJson(const std::optional<ReportBudget>& budget) {
           {"reason", OrNull(budget->reason)}};
 }
 
+Json ToJson(const ReportSavedValue& value) {
+  return {{"name", value.name},
+          {"module", OrNull(value.module)},
+          {"bytes", value.bytes}};
+}
+
+Json ToJson(const ReportTrainingPlan& plan) {
+  // In thousandths, as the ratio of times.
+  return {{"peak_bytes", plan.peak_bytes},
+          {"added_time", std::round(plan.added_time * 1000) / 1000},
+          {"modules", plan.modules}};
+}
+
 Json OptionsToJson(const ReportSessionOptions& session) {
   return {{"enable_cpu_mem_arena", session.enable_cpu_mem_arena},
           {"enable_mem_pattern", session.enable_mem_pattern},
@@ -192,7 +205,7 @@ std::string ReportToJson(const Report& report, absl::string_view tool_version) {
   for (const ReportDim& dim : report.dims) {
     dims[dim.name] = {{"value", dim.value}, {"assumed", dim.assumed}};
   }
-  const Json json = {
+  Json json = {
       {"schema_version", kReportSchemaVersion},
       {"tool",
        {{"name", "onnx-memopt"}, {"version", std::string(tool_version)}}},
@@ -229,6 +242,13 @@ std::string ReportToJson(const Report& report, absl::string_view tool_version) {
       {"warnings", report.warnings},
       {"outputs", report.outputs},
   };
+  if (report.training) {
+    json["training"] = {
+        {"reason", OrNull(report.training->reason)},
+        {"saved_for_backward_bytes", report.training->saved_bytes},
+        {"saved", ListToJson(report.training->saved)},
+        {"plans", ListToJson(report.training->plans)}};
+  }
   std::string out = Dump(json, /*indent=*/1);
   out.resize(out.size() - 2);  // the object goes on
   AppendRows("nodes", report.nodes, &out);
