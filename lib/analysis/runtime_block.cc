@@ -115,9 +115,7 @@ class Builder {
     if (!bytes) bytes = BlockedBytes(id);
     if (bytes && *bytes >= 0) {
       value.size_bytes = *bytes;
-    } else if (id != kNoValue &&
-               graph_.value(id).kind != ir::ValueKind::kInput) {
-      // Of an input, which is the caller's, no peak has a part.
+    } else if (id != kNoValue) {
       out_.unknown.push_back(id);
     }
     if (!HasHiddenShape(id)) Classify(graph_.value(id).type, &value);

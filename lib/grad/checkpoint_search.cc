@@ -18,8 +18,7 @@ namespace {
 
 // Budgets, as parts of the way from the least working set to all that is live
 // without recomputation.
-constexpr double kShares[] = {0,    0.01, 0.03, 0.06, 0.1, 0.15,
-                              0.22, 0.3,  0.45, 0.6,  0.8};
+constexpr double kShares[] = {0, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6};
 // Steps towards the cheapest plan within the budget.
 constexpr int kRefinements = 5;
 
@@ -37,6 +36,14 @@ std::vector<CheckpointPoint> Best(std::vector<CheckpointPoint> points) {
     }
   }
   return curve;
+}
+
+// What the choices at the critical moment buy (docs/planning.md) is not worth
+// half of the time here.
+plan::RecomputeOptions PlannerOptions(int64_t max_moves) {
+  plan::RecomputeOptions options = {.max_moves = max_moves};
+  options.methods.choices = false;
+  return options;
 }
 
 }  // namespace
@@ -84,7 +91,7 @@ absl::StatusOr<CheckpointSearch> CheckpointPlanner::Search(
   }
   ASSIGN_OR_RETURN(
       const std::vector<plan::RecomputeResult> plans,
-      SweepRecompute(problem, budgets, {.max_moves = options_.max_moves}));
+      SweepRecompute(problem, budgets, PlannerOptions(options_.max_moves)));
   for (const plan::RecomputeResult& result : plans) {
     if (result.sequence.empty()) continue;
     RETURN_IF_ERROR(
@@ -125,12 +132,11 @@ absl::Status CheckpointPlanner::Refine(
         low.peak +
         static_cast<int64_t>(share * static_cast<double>(high.peak - low.peak));
     if (target <= low.peak) return absl::OkStatus();
-    ASSIGN_OR_RETURN(
-        const plan::RecomputeResult result,
-        PlanRecompute(problem, {.budget = target,
-                                .max_moves = options_.max_moves,
-                                .initial_sequence =
-                                    units_->SequenceOf(within->plan.runs)}));
+    plan::RecomputeOptions options = PlannerOptions(options_.max_moves);
+    options.budget = target;
+    options.initial_sequence = units_->SequenceOf(within->plan.runs);
+    ASSIGN_OR_RETURN(const plan::RecomputeResult result,
+                     PlanRecompute(problem, options));
     if (result.sequence.empty()) return absl::OkStatus();
     const size_t before = points->size();
     RETURN_IF_ERROR(AddPoint(units_->RunsOf(result.sequence), search, points));

@@ -64,10 +64,16 @@ class Writer {
             ToString(value.type), ", which a branch cannot return"));
       }
     }
-    rewrite::AlwaysBranch branch(builder_, ir::kMainBlock, "checkpoint");
+    const std::vector<ValueId> results = main.results;
+    rewrite::AlwaysBranch around(builder_, ir::kMainBlock, "checkpoint");
+    step_ = around.Add(results, "step");
+    rewrite::AlwaysBranch branch(builder_, step_, "stages");
     branch_ = &branch;
-    std::vector<NodeId> schedule = units_.constants();
-    HideShapeOfStep(&schedule);
+    // Fed a sequence, so that the stages' results are in no memory pattern.
+    rewrite::Emitter feed(&builder_, step_);
+    feed.set_prefix("stages/fed");
+    feed.Op("SequenceLength", {around.sequence()});
+    std::vector<NodeId> schedule = feed.nodes();
     schedule.insert(schedule.end(), branch.condition_nodes().begin(),
                     branch.condition_nodes().end());
     latest_.assign(units_.size(), -1);
@@ -93,7 +99,16 @@ class Writer {
       if (units_.IsView(id)) views.push_back(id);
     }
     graph_.EraseNodes(ir::kMainBlock, views);
-    graph_.mutable_block(ir::kMainBlock).nodes = std::move(schedule);
+    ir::Block& step = graph_.mutable_block(step_);
+    step.nodes = std::move(schedule);
+    for (ValueId result : results) {
+      step.results.push_back(returned_as_.at(result));
+    }
+    std::vector<NodeId>& outside = graph_.mutable_block(ir::kMainBlock).nodes;
+    outside = units_.constants();
+    outside.insert(outside.end(), around.condition_nodes().begin(),
+                   around.condition_nodes().end());
+    outside.push_back(step.owner);
     return std::move(out_);
   }
 
@@ -108,26 +123,6 @@ class Writer {
     }
     for (NodeId id : graph_.block(ir::kMainBlock).nodes) {
       source_[id] = graph_.node(id);
-    }
-  }
-
-  // An input without a shape: the runtime then keeps no memory pattern of the
-  // main graph, which would hold what stages hand on twice from the second run
-  // on. Inside it has its shape again.
-  void HideShapeOfStep(std::vector<NodeId>* schedule) {
-    for (ValueId param : graph_.block(ir::kMainBlock).params) {
-      const ir::Value& value = graph_.value(param);
-      if (value.name != "step" || !value.type.shape ||
-          !value.type.shape->empty()) {
-        continue;
-      }
-      rewrite::Emitter emitter(&builder_, ir::kMainBlock);
-      emitter.set_prefix("step");
-      hidden_ = param;
-      shown_ = emitter.Reshape(param, absl::Span<const int64_t>());
-      graph_.mutable_value(param).type.shape.reset();
-      schedule->insert(schedule->end(), emitter.nodes().begin(),
-                       emitter.nodes().end());
     }
   }
 
@@ -200,13 +195,11 @@ class Writer {
          it != crossing_.end() && it->first < static_cast<int32_t>(end); ++it) {
       const ValueId value = it->second;
       const bool first = latest_[At(runs_[At(it->first)])] < 0;
-      ValueId outer = value;
-      if (!first || !returned_.contains(value)) {
-        ir::Type type = graph_.value(value).type;
-        outer = builder_.Value(
-            ir::kMainBlock, std::move(type),
-            absl::StrCat(first ? "keep/" : "again/", graph_.value(value).name));
-      }
+      ir::Type type = graph_.value(value).type;
+      const ValueId outer = builder_.Value(
+          step_, std::move(type),
+          absl::StrCat(first ? "keep/" : "again/", graph_.value(value).name));
+      if (first && returned_.contains(value)) returned_as_[value] = outer;
       outer_[*it] = outer;
       results.push_back(outer);
       handed.push_back(*it);
@@ -216,8 +209,7 @@ class Writer {
         ir::Type::Tensor(ir::ElementType::kInt64, ir::Shape());
     const ValueId token_before = token_;
     if (!last) {
-      token_ =
-          builder_.Value(ir::kMainBlock, scalar, absl::StrCat(name, "/token"));
+      token_ = builder_.Value(step_, scalar, absl::StrCat(name, "/token"));
       results.push_back(token_);
     }
     const BlockId body = branch_->Add(results, name);
@@ -366,7 +358,6 @@ class Writer {
   // What a node of this stage reads for `value`.
   ValueId Read(ValueId value) {
     if (value == kNoValue) return value;
-    if (value == hidden_) return shown_;
     const NodeId producer = ProducerOf(value);
     if (producer == ir::kNoNode) return value;
     if (units_.IsView(producer)) return ReadView(value);
@@ -414,18 +405,18 @@ class Writer {
   const Stages& stages_;
   ir::Graph& graph_;
   rewrite::Builder builder_;
+  BlockId step_ = ir::kNoBlock;  // in which the stages are
   rewrite::AlwaysBranch* branch_ = nullptr;
   rewrite::Emitter* emitter_ = nullptr;  // of the stage that is written
   int32_t stage_ = -1;
   ValueId token_ = kNoValue;
-  ValueId hidden_ = kNoValue;  // an input, and what is read in its place
-  ValueId shown_ = kNoValue;
   std::vector<NodeId> producer_;  // by value, before; kNoNode: no result
   std::map<NodeId, ir::Node> source_;
   llvm::DenseSet<ValueId> returned_;
-  std::vector<int32_t> latest_;       // by unit: its latest run so far
-  std::map<Version, ValueId> outer_;  // what a stage hands on, outside
-  std::map<Version, ValueId> made_;   // and every result, where it is made
+  std::vector<int32_t> latest_;             // by unit: its latest run so far
+  std::map<ValueId, ValueId> returned_as_;  // results of the step, in step_
+  std::map<Version, ValueId> outer_;        // what a stage hands on, outside
+  std::map<Version, ValueId> made_;  // and every result, where it is made
   // In this stage: what comes from outside, and views.
   std::map<Version, ValueId> inside_;
   std::set<Version> crossing_;

@@ -1,7 +1,8 @@
 // Writes a plan with repeated runs as a graph whose order ONNX Runtime keeps.
 //
-//   main   If(stage 0) -> If(stage 1) -> If(stage 2)      the only order
-//            |  values that later stages read, a token ->
+//   main   If(step)
+//            |  If(stage 0) -> If(stage 1) -> If(stage 2)     the only order
+//               |  values that later stages read, a token ->
 //
 // Each stage is the branch of an If that always runs, and hands a token to the
 // next one, so that stages run in the order of the plan. Runtimes merge equal
@@ -10,7 +11,7 @@
 // shape that ONNX Runtime knows, so that none takes over, and holds, the buffer
 // of a value that died long before; and a branch that is fed an empty sequence
 // has no memory pattern, which would double the memory from the second run on.
-// For the same reason the input "step" loses its shape.
+// That is what the outer If is for, too.
 //
 // In a stage, what comes from outside is given its shape again by a Reshape (a
 // view), so that the runtime can share buffers and fuse nodes there.

@@ -27,6 +27,10 @@ using ir::ValueId;
 namespace {
 
 constexpr double kCostPerSecond = 1e9;
+// Values and workspaces of less than this part of all bytes that are made count
+// as nothing: biases, statistics, scalars. The planner is to look at the
+// others.
+constexpr int64_t kSmallPart = 50'000;
 
 size_t At(int32_t index) { return static_cast<size_t>(index); }
 
@@ -223,7 +227,14 @@ class StepUnitsBuilder {
       return std::llround(unit.seconds * kCostPerSecond) + 1;
     };
     int64_t total = 1;
-    for (const StepUnit& unit : out_.units_) total += cost_of(unit);
+    int64_t all_bytes = 0;
+    for (const StepUnit& unit : out_.units_) {
+      total += cost_of(unit);
+      all_bytes += unit.bytes;
+    }
+    const auto counted = [&](int64_t bytes) {
+      return bytes < all_bytes / kSmallPart ? 0 : bytes;
+    };
     out_.before_.resize(out_.size());
     out_.behind_.resize(out_.size());
     std::vector<int32_t> returned;
@@ -234,7 +245,7 @@ class StepUnitsBuilder {
       for (int32_t input : unit.inputs) {
         inputs.push_back(out_.node_of_unit_[At(input)]);
       }
-      if (unit.workspace_bytes > 0) {
+      if (counted(unit.workspace_bytes) > 0) {
         const int32_t helper = AddToProblem(unit.workspace_bytes, 0, {}, -1);
         out_.before_[u].push_back(helper);
         inputs.push_back(helper);
@@ -244,12 +255,13 @@ class StepUnitsBuilder {
       if (unit.returns && !apart) unit.can_repeat = false;
       // What cannot run again costs more than all the rest.
       const int64_t cost = cost_of(unit) + (unit.can_repeat ? 0 : total);
-      const int32_t node =
-          AddToProblem(apart ? unit.bytes - returned_bytes_[u] : unit.bytes,
-                       cost, std::move(inputs), id);
+      const int32_t node = AddToProblem(
+          counted(apart ? unit.bytes - returned_bytes_[u] : unit.bytes), cost,
+          std::move(inputs), id);
       out_.node_of_unit_.push_back(node);
       if (apart) {
-        const int32_t helper = AddToProblem(returned_bytes_[u], 0, {node}, -1);
+        const int32_t helper =
+            AddToProblem(counted(returned_bytes_[u]), 0, {node}, -1);
         out_.behind_[u].push_back(helper);
         returned.push_back(helper);
       } else if (unit.returns) {
