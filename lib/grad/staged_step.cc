@@ -70,10 +70,10 @@ class Writer {
     rewrite::AlwaysBranch branch(builder_, step_, "stages");
     branch_ = &branch;
     // Fed a sequence, so that the stages' results are in no memory pattern.
-    rewrite::Emitter feed(&builder_, step_);
-    feed.set_prefix("stages/fed");
-    feed.Op("SequenceLength", {around.sequence()});
-    std::vector<NodeId> schedule = feed.nodes();
+    const ValueId fed = builder_.Op(
+        step_, "SequenceLength", {around.sequence()},
+        ir::Type::Tensor(ir::ElementType::kInt64, ir::Shape()), "stages/fed");
+    std::vector<NodeId> schedule = {graph_.value(fed).producer};
     schedule.insert(schedule.end(), branch.condition_nodes().begin(),
                     branch.condition_nodes().end());
     latest_.assign(units_.size(), -1);

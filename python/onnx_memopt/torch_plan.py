@@ -82,8 +82,6 @@ def _wrap(module, options):
 
     @functools.wraps(forward)
     def checkpointed(*args, **kwargs):
-        if not module.training:
-            return forward(*args, **kwargs)
         return checkpoint(forward, *args, **options, **kwargs)
 
     module._onnx_memopt_forward = forward
