@@ -8,6 +8,8 @@
   runtime  memory in ONNX Runtime, predicted and measured
   inference
            memory and time in ONNX Runtime, before and after rewriting
+  training
+           memory and time of training steps, with and without checkpoints
 
 Each prints a table in Markdown and writes it, with the raw figures in JSON, to
 build/bench/. Without a name, all of them run.
@@ -28,6 +30,7 @@ import plan_recompute
 import plan_table
 import reorder
 import runtime_table
+import training_table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -102,7 +105,8 @@ def plan(program, options):
 
 BENCHMARKS = {"cli": cli.main, "reorder": reorder.main, "micro": micro,
               "plan": plan, "runtime": runtime_table.main,
-              "inference": inference_table.main}
+              "inference": inference_table.main,
+              "training": training_table.main}
 
 
 def main(arguments):

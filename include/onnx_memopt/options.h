@@ -46,6 +46,9 @@ struct Options {
   // with default session options, is no higher.
   std::optional<int64_t> budget_bytes;
 
+  // Also report what training the model would keep for the backward pass.
+  bool training = false;
+
   // Where to write the rewritten model; "-": stdout; empty: nowhere.
   std::string output;
   ExternalDataMode external_data = ExternalDataMode::kAuto;

@@ -172,6 +172,30 @@ struct ReportSweepPoint {
   std::optional<ReportPeak> after;
 };
 
+// A value that the backward pass reads of the forward pass.
+struct ReportSavedValue {
+  std::string name;
+  std::string module;  // of the exporter; empty: none is named
+  int64_t bytes = 0;
+};
+
+// A plan of what to keep and what to make again.
+struct ReportTrainingPlan {
+  int64_t peak_bytes = 0;  // predicted for ONNX Runtime, default options
+  double added_time = 0;   // as a part of the step's, by the time model
+  // To wrap in torch.utils.checkpoint for about the same plan.
+  std::vector<std::string> modules;
+};
+
+// What came of Options::training: a step with gradients and without updates.
+struct ReportTraining {
+  int64_t saved_bytes = 0;
+  std::vector<ReportSavedValue> saved;  // the largest first
+  // From the largest peak to the smallest, each slower than the one before.
+  std::vector<ReportTrainingPlan> plans;
+  std::string reason;  // why there is none of this; else empty
+};
+
 struct Report {
   ReportModel model;
   std::vector<ReportDim> dims;
@@ -190,6 +214,7 @@ struct Report {
   std::optional<ReportBudget> budget;
   std::vector<ReportCheckpoint> checkpoints;  // empty for other models
   std::vector<ReportPlan> pareto;             // by falling peak
+  std::optional<ReportTraining> training;  // of the model as read
   // For the model as it is after the passes: those that were compared, the
   // defaults first, and the index of the best.
   std::vector<ReportSessionOptions> session_options;

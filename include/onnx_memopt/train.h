@@ -33,10 +33,11 @@ enum class NodeOrder {
 };
 
 enum class Checkpoints {
-  kNone,     // everything that the backward pass reads is kept
-  kSqrt,     // as many segments as the root of the number of nodes that save
-  kOptimal,  // the least added time within the budget; without one, the least
-             // memory
+  kNone,      // everything that the backward pass reads is kept
+  kSqrt,      // as many segments as the root of the number of nodes that save
+  kPerLayer,  // each repeated module of the exporter keeps what it reads
+  kOptimal,   // the least added time within the budget; without one, the least
+              // memory
 };
 
 struct TrainOptions {
@@ -82,6 +83,10 @@ struct TrainResult {
   int64_t peak_first_bytes = -1;
   int64_t peak_steady_bytes = -1;
   std::vector<grad::RecomputedSegment> segments;
+  std::vector<grad::KeptValue> kept;  // checkpoints, where there are segments
+  // Modules to wrap in torch.utils.checkpoint for about the same plan; empty
+  // where the model names none.
+  std::vector<grad::WrappedModule> wrapped;
   double overhead = 0;  // of the segments: added time, as a part of the step's
   std::vector<BudgetPoint> curve;  // of kOptimal
   std::vector<std::string> frozen;

@@ -118,7 +118,7 @@ class Builder {
     } else if (id != kNoValue) {
       out_.unknown.push_back(id);
     }
-    Classify(graph_.value(id).type, &value);
+    if (!HasHiddenShape(id)) Classify(graph_.value(id).type, &value);
     out_.values.push_back(value);
     return it->second;
   }
@@ -155,6 +155,27 @@ class Builder {
           CheckedMul((*filter)[1], IntAttribute(node, "group", 1));
       if (channels) filters_[node.operands[0]] = *channels;
     }
+  }
+
+  // True for what an If returns whose branches do not agree on a shape, unless
+  // the file may say which one it has: then the runtime does not know it.
+  bool HasHiddenShape(ValueId id) const {
+    const ir::Value& value = graph_.value(id);
+    if (value.source_block != ir::kNoBlock || value.producer == ir::kNoNode ||
+        !IsOp(graph_.node(value.producer), "If")) {
+      return false;
+    }
+    const Node& node = graph_.node(value.producer);
+    const auto result = static_cast<size_t>(
+        std::find(node.results.begin(), node.results.end(), id) -
+        node.results.begin());
+    for (ir::BlockId body : node.blocks) {
+      const std::vector<ValueId>& results = graph_.block(body).results;
+      if (result >= results.size()) return true;
+      const ir::Type& type = graph_.value(results[result]).type;
+      if (!type.shape || type.shape != value.type.shape) return true;
+    }
+    return false;
   }
 
   // The element's size and the dims; a symbolic dim counts as its name.

@@ -108,7 +108,7 @@ class Tracer {
   void AllocateOutput(Frame* frame, int32_t value) {
     const RuntimeValue& v = frame->block.values[At(value)];
     if (!OwnsBuffer(frame->block, frame->plan.buffers, value) ||
-        v.size_bytes == 0 || (v.is_output && frame->given)) {
+        v.size_bytes == 0 || (v.is_output && frame->given && !IsMadeLate(v))) {
       return;
     }
     if (frame->pattern_block != kNone) {
@@ -123,6 +123,12 @@ class Tracer {
       }
     }
     frame->allocation[At(value)] = Add(Kind::kAllocate, v.size_bytes);
+  }
+
+  // An output of a body has its buffer before the body runs, unless the runtime
+  // does not know its shape by then.
+  static bool IsMadeLate(const RuntimeValue& v) {
+    return v.shape_class < 0 && !v.is_scalar;
   }
 
   void AllocateOutputs(Frame* frame, const RuntimeStep& step) {
@@ -158,7 +164,6 @@ class Tracer {
   // Of both branches the one that takes more.
   void RunIf(Frame* frame, const RuntimeStep& step,
              const std::vector<FramePlan>& bodies) {
-    for (int32_t value : step.outputs) AllocateOutput(frame, value);
     size_t worst = 0;
     int64_t worst_bytes = -1;
     for (size_t i = 0; i < bodies.size(); ++i) {
@@ -170,8 +175,22 @@ class Tracer {
       }
     }
     if (bodies.empty()) return;
-    Run(step.bodies->blocks[worst], bodies[worst], IsWarm(bodies[worst]),
-        /*given=*/true, /*is_main=*/false);
+    const RuntimeBlock& block = step.bodies->blocks[worst];
+    // Which outputs the body makes itself; all of them have a result here, or
+    // it is not told which is which.
+    std::vector<bool> late(step.outputs.size());
+    for (size_t i = 0; i < late.size(); ++i) {
+      late[i] = step.outputs.size() == block.outputs.size() &&
+                IsMadeLate(block.values[At(block.outputs[i])]);
+      if (!late[i]) AllocateOutput(frame, step.outputs[i]);
+    }
+    const std::vector<int32_t> made =
+        Run(block, bodies[worst], IsWarm(bodies[worst]), /*given=*/true,
+            /*is_main=*/false);
+    for (size_t i = 0; i < late.size(); ++i) {
+      if (!late[i]) continue;
+      frame->allocation[At(step.outputs[i])] = made[i];
+    }
   }
 
   void RunLoop(Frame* frame, const RuntimeStep& step,

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "driver/annotate.h"
+#include "driver/training_section.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
 #include "onnx_memopt/analysis/assume_sizes.h"
 #include "onnx_memopt/analysis/time_model.h"
@@ -180,6 +181,10 @@ class Run {
       ASSIGN_OR_RETURN(report_.profile_before, BuildProfile(shown, analyses));
     }
     report_.weights_after_bytes = report_.weights.bytes;
+    if (options_.training) {
+      Progress("planning training");
+      report_.training = DescribeTraining(*model_, shown);
+    }
     ASSIGN_OR_RETURN(const double before_seconds, Seconds(shown));
     if (options_.rewrite) {
       RETURN_IF_ERROR(Rewrite());

@@ -1,6 +1,5 @@
 #include "onnx_memopt/train.h"
 
-#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "driver/append_loss.h"
+#include "driver/module_names.h"
 #include "onnx_memopt/analysis/assume_sizes.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/grad/accumulate.h"
@@ -118,7 +118,6 @@ class Run {
         pass::ParsePipeline("drop-dead", passes::RegisteredPasses()));
     RETURN_IF_ERROR(RunPipeline(pipeline, graph_, {}).status());
     RETURN_IF_ERROR(PlaceCheckpoints(info));
-    RETURN_IF_ERROR(Finish(info, graph_));
     RETURN_IF_ERROR(ir::Verify(graph_));
     Describe(info, before);
     RETURN_IF_ERROR(Predict());
@@ -132,59 +131,71 @@ class Run {
     return Save(state, options_.initial_state);
   }
 
-  // After checkpoints are in the step of one batch, or of one micro-batch.
-  absl::Status Finish(const grad::StepInfo& info, ir::Graph& graph) const {
+  // And the order of the nodes.
+  absl::Status PlaceCheckpoints(const grad::StepInfo& info) {
     const bool depth_first = options_.order == NodeOrder::kDefault;
+    // Where forward and backward pass are: for micro-batches in a loop.
+    ir::BlockId block = ir::kMainBlock;
+    grad::StepInfo planned = info;
     if (step_.accumulate > 1) {
       ASSIGN_OR_RETURN(
           const grad::AccumulatedStep made,
-          grad::AccumulateGradients(step_.accumulate, info, &graph));
+          grad::AccumulateGradients(step_.accumulate, info, &graph_));
+      block = made.body;
+      planned.loss = made.body_loss;
       if (depth_first) {
-        grad::OrderForDepthFirst(graph, made.body, made.body_loss);
+        grad::OrderForDepthFirst(graph_, ir::kMainBlock, info.loss);
       }
     }
-    if (depth_first) {
-      grad::OrderForDepthFirst(graph, ir::kMainBlock, info.loss);
+    if (options_.checkpoints == Checkpoints::kNone) {
+      if (depth_first) grad::OrderForDepthFirst(graph_, block, planned.loss);
+      return absl::OkStatus();
     }
-    return absl::OkStatus();
-  }
-
-  absl::Status PlaceCheckpoints(const grad::StepInfo& info) {
-    const bool early = options_.order == NodeOrder::kDefault;
-    grad::CheckpointOptions chosen = {.segments = 1, .early = early};
+    Progress("placing checkpoints");
+    ASSIGN_OR_RETURN(const grad::CheckpointPlanner planner,
+                     grad::CheckpointPlanner::Create(
+                         {.block = block,
+                          .depth_first = depth_first,
+                          .modules = ModuleNames(*model_, graph_)},
+                         planned, graph_));
+    grad::CheckpointPlan plan;
     switch (options_.checkpoints) {
       case Checkpoints::kNone:
-        return absl::OkStatus();
-      case Checkpoints::kSqrt:
-        chosen.segments = static_cast<int>(
-            std::lround(std::sqrt(static_cast<double>(info.saving_nodes))));
         break;
+      case Checkpoints::kSqrt:
+        plan = planner.Sqrt();
+        break;
+      case Checkpoints::kPerLayer: {
+        ASSIGN_OR_RETURN(plan, planner.PerLayer());
+        break;
+      }
       case Checkpoints::kOptimal: {
-        Progress("placing checkpoints");
-        ASSIGN_OR_RETURN(
-            grad::CheckpointSearch search,
-            grad::SearchCheckpoints(info, graph_, early, [&](ir::Graph& trial) {
-              return Finish(info, trial);
-            }));
+        ASSIGN_OR_RETURN(const grad::CheckpointSearch search,
+                         planner.Search(options_.budget_bytes));
         for (const grad::CheckpointPoint& point : search.curve) {
-          result_.curve.push_back({point.peak_bytes, point.overhead});
+          result_.curve.push_back({point.peak_bytes, point.plan.overhead});
         }
-        ASSIGN_OR_RETURN(chosen, ChoosePoint(search));
+        ASSIGN_OR_RETURN(plan, ChoosePlan(search));
         break;
       }
     }
-    ASSIGN_OR_RETURN(const grad::CheckpointResult made,
-                     grad::InsertCheckpoints(chosen, info, &graph_));
-    result_.segments = made.segments;
+    // The planner reads the graph as it was.
+    ir::Graph changed = graph_.Clone();
+    ASSIGN_OR_RETURN(grad::CheckpointResult made,
+                     planner.Insert(plan, &changed));
+    graph_ = std::move(changed);
+    result_.segments = std::move(made.segments);
+    result_.kept = std::move(made.kept);
+    result_.wrapped = std::move(made.wrapped);
     result_.overhead = made.overhead;
     return absl::OkStatus();
   }
 
-  absl::StatusOr<grad::CheckpointOptions> ChoosePoint(
+  absl::StatusOr<grad::CheckpointPlan> ChoosePlan(
       const grad::CheckpointSearch& search) const {
-    if (!options_.budget_bytes) return search.curve.back().options;
+    if (!options_.budget_bytes) return search.curve.back().plan;
     for (const grad::CheckpointPoint& point : search.curve) {
-      if (point.peak_bytes <= *options_.budget_bytes) return point.options;
+      if (point.peak_bytes <= *options_.budget_bytes) return point.plan;
     }
     std::vector<std::string> held;
     held.reserve(search.floor.size());

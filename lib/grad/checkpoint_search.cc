@@ -1,85 +1,148 @@
+// The plans of CheckpointPlanner::Search: the step as it is, the usual rules,
+// and those of lib/plan for budgets between the least working set and what the
+// step takes as it is. Each is written and predicted: what the planner counts
+// is not all that the runtime takes.
 #include <algorithm>
-#include <iterator>
-#include <set>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "grad/segments.h"
-#include "onnx_memopt/analysis/runtime_model.h"
+#include "grad/step_units.h"
 #include "onnx_memopt/grad/checkpoint.h"
-#include "onnx_memopt/rewrite/prediction.h"
+#include "onnx_memopt/plan/recompute.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::grad {
 namespace {
 
-// Tensors of the floor that are named.
-constexpr size_t kMaxNamed = 5;
+// Budgets, as parts of the way from the least working set to all that is live
+// without recomputation.
+constexpr double kShares[] = {0, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6};
+// Steps towards the cheapest plan within the budget.
+constexpr int kRefinements = 5;
 
-// 1, 2, 3, 4, 6, 8, 12, ...: steps of about the square root of two.
-std::vector<int> SegmentCounts(int most) {
-  std::vector<int> counts;
-  for (int n = 2; n <= most; n *= 2) {
-    counts.push_back(n);
-    if (n + n / 2 <= most && n > 1) counts.push_back(n + n / 2);
+// By overhead; each point has to lower the peak.
+std::vector<CheckpointPoint> Best(std::vector<CheckpointPoint> points) {
+  std::stable_sort(points.begin(), points.end(),
+                   [](const CheckpointPoint& a, const CheckpointPoint& b) {
+                     return std::pair(a.plan.overhead, a.peak_bytes) <
+                            std::pair(b.plan.overhead, b.peak_bytes);
+                   });
+  std::vector<CheckpointPoint> curve;
+  for (CheckpointPoint& point : points) {
+    if (curve.empty() || point.peak_bytes < curve.back().peak_bytes) {
+      curve.push_back(std::move(point));
+    }
   }
-  return counts;
+  return curve;
+}
+
+// What the choices at the critical moment buy (docs/planning.md) is not worth
+// half of the time here.
+plan::RecomputeOptions PlannerOptions(int64_t max_moves) {
+  plan::RecomputeOptions options = {.max_moves = max_moves};
+  options.methods.choices = false;
+  return options;
 }
 
 }  // namespace
 
-absl::StatusOr<CheckpointSearch> SearchCheckpoints(const StepInfo& step,
-                                                   const ir::Graph& graph,
-                                                   bool early,
-                                                   const FinishStep& finish) {
-  ASSIGN_OR_RETURN(const ForwardPass forward,
-                   ForwardPass::Compute(graph, step));
-  std::vector<CheckpointOptions> candidates = {{.segments = 1, .early = early}};
-  for (const ir::RecomputeCost most :
-       {ir::RecomputeCost::kCheap, ir::RecomputeCost::kModerate,
-        ir::RecomputeCost::kExpensive}) {
-    for (int segments : SegmentCounts(forward.MaxSegments())) {
-      candidates.push_back(
-          {.segments = segments, .most = most, .early = early});
-    }
+absl::Status CheckpointPlanner::AddPoint(
+    std::vector<int32_t> runs, CheckpointSearch* search,
+    std::vector<CheckpointPoint>* points) const {
+  if (!units_->CanRun(runs)) return absl::OkStatus();
+  for (const CheckpointPoint& point : *points) {
+    if (point.plan.runs == runs) return absl::OkStatus();
   }
+  CheckpointPoint point = {.plan = PlanOf(std::move(runs))};
+  std::vector<std::pair<std::string, int64_t>> at_peak;
+  ASSIGN_OR_RETURN(point.peak_bytes, PeakOf(point.plan, &at_peak));
+  const bool least = std::all_of(points->begin(), points->end(),
+                                 [&](const CheckpointPoint& other) {
+                                   return other.peak_bytes > point.peak_bytes;
+                                 });
+  if (least) search->floor = std::move(at_peak);
+  points->push_back(std::move(point));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CheckpointSearch> CheckpointPlanner::Search(
+    std::optional<int64_t> budget) const {
   CheckpointSearch search;
   std::vector<CheckpointPoint> points;
-  int64_t floor_bytes = INT64_MAX;
-  std::set<std::pair<size_t, double>> seen;
-  for (const CheckpointOptions& options : candidates) {
-    ir::Graph trial = graph.Clone();
-    ASSIGN_OR_RETURN(const CheckpointResult made,
-                     InsertCheckpoints(options, step, &trial));
-    if (!seen.emplace(made.segments.size(), made.seconds).second) continue;
-    RETURN_IF_ERROR(finish(trial));
-    ASSIGN_OR_RETURN(const analysis::RuntimePrediction predicted,
-                     rewrite::PredictForRewrite(trial));
-    CheckpointPoint point = {.options = options};
-    point.peak_bytes =
-        std::max(predicted.peak_first_bytes, predicted.peak_steady_bytes);
-    point.overhead = made.overhead;
-    points.push_back(point);
-    if (point.peak_bytes >= floor_bytes) continue;
-    floor_bytes = point.peak_bytes;
-    search.floor.clear();
-    for (const analysis::LiveBuffer& live : predicted.at_peak) {
-      if (search.floor.size() == kMaxNamed) break;
-      search.floor.emplace_back(trial.value(live.value).name, live.size_bytes);
-    }
+  RETURN_IF_ERROR(AddPoint({}, &search, &points));
+  RETURN_IF_ERROR(AddPoint(units_->PlainRuns(), &search, &points));
+  RETURN_IF_ERROR(AddPoint(Sqrt().runs, &search, &points));
+  if (absl::StatusOr<CheckpointPlan> layers = PerLayer(); layers.ok()) {
+    RETURN_IF_ERROR(AddPoint(std::move(layers->runs), &search, &points));
   }
-  // By overhead; each point has to lower the peak.
-  std::stable_sort(points.begin(), points.end(),
-                   [](const CheckpointPoint& a, const CheckpointPoint& b) {
-                     return std::pair(a.overhead, a.peak_bytes) <
-                            std::pair(b.overhead, b.peak_bytes);
-                   });
-  for (const CheckpointPoint& point : points) {
-    if (search.curve.empty() ||
-        point.peak_bytes < search.curve.back().peak_bytes) {
-      search.curve.push_back(point);
-    }
+  const plan::RecomputeProblem& problem = units_->problem();
+  ASSIGN_OR_RETURN(const plan::WorkingSet floor, LargestWorkingSet(problem));
+  ASSIGN_OR_RETURN(
+      const plan::RecomputeReplay plain,
+      ReplayRecompute(problem, units_->SequenceOf(units_->PlainRuns())));
+  std::vector<int64_t> budgets;
+  for (double share : kShares) {
+    budgets.push_back(
+        floor.memory +
+        static_cast<int64_t>(share *
+                             static_cast<double>(plain.peak - floor.memory)));
   }
+  ASSIGN_OR_RETURN(
+      const std::vector<plan::RecomputeResult> plans,
+      SweepRecompute(problem, budgets, PlannerOptions(options_.max_moves)));
+  for (const plan::RecomputeResult& result : plans) {
+    if (result.sequence.empty()) continue;
+    RETURN_IF_ERROR(
+        AddPoint(units_->RunsOf(result.sequence), &search, &points));
+  }
+  if (budget) RETURN_IF_ERROR(Refine(*budget, &search, &points));
+  search.curve = Best(std::move(points));
   return search;
+}
+
+absl::Status CheckpointPlanner::Refine(
+    int64_t budget, CheckpointSearch* search,
+    std::vector<CheckpointPoint>* points) const {
+  const plan::RecomputeProblem& problem = units_->problem();
+  for (int step = 0; step < kRefinements; ++step) {
+    const std::vector<CheckpointPoint> curve = Best(*points);
+    const auto within = std::find_if(
+        curve.begin(), curve.end(),
+        [&](const CheckpointPoint& p) { return p.peak_bytes <= budget; });
+    if (within == curve.begin() || within == curve.end() ||
+        within->plan.runs.empty()) {
+      return absl::OkStatus();
+    }
+    const auto over = within - 1;
+    const auto planned = [&](const CheckpointPoint& point) {
+      return ReplayRecompute(
+          problem,
+          units_->SequenceOf(point.plan.runs.empty() ? units_->PlainRuns()
+                                                     : point.plan.runs));
+    };
+    ASSIGN_OR_RETURN(const plan::RecomputeReplay low, planned(*within));
+    ASSIGN_OR_RETURN(const plan::RecomputeReplay high, planned(*over));
+    // Where the peak would be that of the budget if it went in a line.
+    const double share =
+        static_cast<double>(budget - within->peak_bytes) /
+        static_cast<double>(over->peak_bytes - within->peak_bytes);
+    const int64_t target =
+        low.peak +
+        static_cast<int64_t>(share * static_cast<double>(high.peak - low.peak));
+    if (target <= low.peak) return absl::OkStatus();
+    plan::RecomputeOptions options = PlannerOptions(options_.max_moves);
+    options.budget = target;
+    options.initial_sequence = units_->SequenceOf(within->plan.runs);
+    ASSIGN_OR_RETURN(const plan::RecomputeResult result,
+                     PlanRecompute(problem, options));
+    if (result.sequence.empty()) return absl::OkStatus();
+    const size_t before = points->size();
+    RETURN_IF_ERROR(AddPoint(units_->RunsOf(result.sequence), search, points));
+    if (points->size() == before) return absl::OkStatus();
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace onnx_memopt::grad

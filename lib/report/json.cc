@@ -72,6 +72,18 @@ Json ToJson(const ReportPlan& plan) {
           {"added_time", InThousandths(plan.added_time)}};
 }
 
+Json ToJson(const ReportSavedValue& value) {
+  return {{"name", value.name},
+          {"module", OrNull(value.module)},
+          {"bytes", value.bytes}};
+}
+
+Json ToJson(const ReportTrainingPlan& plan) {
+  return {{"peak_bytes", plan.peak_bytes},
+          {"added_time", InThousandths(plan.added_time)},
+          {"modules", plan.modules}};
+}
+
 Json OptionsToJson(const ReportSessionOptions& session) {
   return {{"enable_cpu_mem_arena", session.enable_cpu_mem_arena},
           {"enable_mem_pattern", session.enable_mem_pattern},
@@ -211,7 +223,7 @@ std::string ReportToJson(const Report& report, absl::string_view tool_version) {
   for (const ReportDim& dim : report.dims) {
     dims[dim.name] = {{"value", dim.value}, {"assumed", dim.assumed}};
   }
-  const Json json = {
+  Json json = {
       {"schema_version", kReportSchemaVersion},
       {"tool",
        {{"name", "onnx-memopt"}, {"version", std::string(tool_version)}}},
@@ -236,9 +248,8 @@ std::string ReportToJson(const Report& report, absl::string_view tool_version) {
       {"total_flops", report.total_flops},
       {"before", ToJson(report.before)},
       {"after", ToJson(report.after)},
-      {"time_ratio", report.time_ratio
-                         ? Json(InThousandths(*report.time_ratio))
-                         : Json(nullptr)},
+      {"time_ratio", report.time_ratio ? Json(InThousandths(*report.time_ratio))
+                                       : Json(nullptr)},
       {"budget", ToJson(report.budget)},
       {"checkpoints", ListToJson(report.checkpoints)},
       {"pareto", ListToJson(report.pareto)},
@@ -249,6 +260,13 @@ std::string ReportToJson(const Report& report, absl::string_view tool_version) {
       {"warnings", report.warnings},
       {"outputs", report.outputs},
   };
+  if (report.training) {
+    json["training"] = {
+        {"reason", OrNull(report.training->reason)},
+        {"saved_for_backward_bytes", report.training->saved_bytes},
+        {"saved", ListToJson(report.training->saved)},
+        {"plans", ListToJson(report.training->plans)}};
+  }
   std::string out = Dump(json, /*indent=*/1);
   out.resize(out.size() - 2);  // the object goes on
   AppendRows("nodes", report.nodes, &out);

@@ -20,6 +20,8 @@ constexpr size_t kWidth = 80;
 // Warnings and formulas beyond these are counted only, unless asked for.
 constexpr size_t kMaxWarnings = 5;
 constexpr size_t kMaxFormulas = 3;
+// Values that the backward pass reads.
+constexpr size_t kMaxSaved = 5;
 
 // A printable name in at most `width` columns.
 std::string Name(absl::string_view name, size_t width) {
@@ -38,6 +40,7 @@ class TextWriter {
     WriteSweep();
     WriteWeights();
     WritePasses();
+    WriteTraining();
     WriteWarnings();
     return std::move(out_);
   }
@@ -327,6 +330,36 @@ class TextWriter {
         absl::StrAppendFormat(&line, " (%.3f s)", pass.seconds);
       }
       Wrapped(line, 23);
+    }
+    Line("");
+  }
+
+  void WriteTraining() {
+    if (!report_.training) return;
+    const ReportTraining& training = *report_.training;
+    Line("training");
+    if (!training.reason.empty()) {
+      Wrapped(absl::StrCat("  none: ", training.reason), 4);
+      Line("");
+      return;
+    }
+    Line(absl::StrFormat("  %-31s %11s", "saved for backward",
+                         FormatBytes(training.saved_bytes)));
+    const size_t shown = std::min(training.saved.size(), kMaxSaved);
+    for (size_t i = 0; i < shown; ++i) {
+      const ReportSavedValue& value = training.saved[i];
+      Line(absl::StrFormat("    %-29s %11s  %s", Name(value.name, 29),
+                           FormatBytes(value.bytes), Name(value.module, 30)));
+    }
+    if (shown < training.saved.size()) {
+      Line(absl::StrCat("    and ", training.saved.size() - shown, " more"));
+    }
+    for (const ReportTrainingPlan& plan : training.plans) {
+      Line(absl::StrFormat("  %-31s %11s  %+.1f %% time",
+                           plan.added_time > 0 ? "a step with checkpoints takes"
+                                               : "a step takes",
+                           FormatBytes(plan.peak_bytes),
+                           100 * plan.added_time));
     }
     Line("");
   }

@@ -65,6 +65,7 @@ void SetCheckpoints(TrainOptions& options, const std::string& text) {
   options.checkpoints =
       Choose<Checkpoints>({{"none", Checkpoints::kNone},
                            {"sqrt", Checkpoints::kSqrt},
+                           {"per-layer", Checkpoints::kPerLayer},
                            {"optimal", Checkpoints::kOptimal}},
                           text, "checkpoint");
 }

@@ -1,8 +1,11 @@
 """Training steps with recomputation give the same numbers: bit for bit where
 the runtime runs the nodes as they are, and nearly so where it fuses those that
-the backward pass no longer reads from."""
+the backward pass no longer reads from. And they take the memory that is
+predicted."""
 
 import json
+import pathlib
+import sys
 
 import numpy as np
 import pytest
@@ -11,8 +14,12 @@ import train_step
 from memopt_program import SHARED, memopt
 from test_references import FOLDER, NAMES, options, reference, start
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+import ort_memory  # noqa: E402
+
 
 LEVELS = (train_step.NONE, train_step.ALL)
+MIB = 1 << 20
 
 
 def steps(model, values, tmp_path, *flags):
@@ -28,10 +35,12 @@ def test_recomputed_steps_are_equal(name, tmp_path):
     model, values = reference(name)
     report = tmp_path / "report.json"
     plain = steps(model, values, tmp_path)
-    for mode in ("sqrt", "optimal"):
+    for mode in ("sqrt", "per-layer", "optimal"):
+        if mode == "per-layer" and name in ("mlp", "resnet_bn", "unet_gn"):
+            continue  # their modules are not numbered
         again = steps(model, values, tmp_path, "--checkpoint", mode,
                       "--json", str(report))
-        if mode == "sqrt" and name != "mlp":
+        if mode != "optimal" and name != "mlp":
             assert json.loads(report.read_text())["recomputed"]
         for level, expected_steps, found_steps in zip(LEVELS, plain, again):
             for expected, found in zip(expected_steps, found_steps):
@@ -42,30 +51,68 @@ def test_recomputed_steps_are_equal(name, tmp_path):
                     assert np.abs(found[key] - value).max() <= limit * scale, key
 
 
-def curve(model, tmp_path, *flags):
+def test_a_file_order_gives_the_same_numbers(tmp_path):
+    model, values = reference("resnet_bn")
+    plain = steps(model, values, tmp_path)[0]
+    again = steps(model, values, tmp_path, "--checkpoint", "sqrt", "--order",
+                  "file")[0]
+    for expected, found in zip(plain, again):
+        for key, value in expected.items():
+            assert np.array_equal(found[key], value), key
+
+
+def shared_model(name):
+    model = SHARED / "models" / f"{name}.onnx"
+    if not model.is_file():
+        pytest.skip(f"{model}: not there")
+    return model
+
+
+def report_of(model, tmp_path, *flags):
     report = tmp_path / "report.json"
-    train_step.make_step(model, tmp_path, *flags, "--checkpoint", "optimal",
-                         "--json", str(report))
-    return json.loads(report.read_text())
+    step = train_step.make_step(model, tmp_path, *flags, "--json", str(report))
+    return step, json.loads(report.read_text())
 
 
 def test_the_budget_is_kept_and_the_curve_falls(tmp_path):
-    model = SHARED / "models" / "gpt2_dyn.onnx"
-    if not model.is_file():
-        pytest.skip(f"{model}: not there")
-    flags = ["--dim", "batch=4", "--dim", "seq=256", "--optimizer", "momentum"]
-    points = curve(model, tmp_path, *flags)["curve"]
-    peaks = [point["peak_bytes"] for point in points]
-    times = [point["added_time"] for point in points]
-    assert len(points) > 3
+    model = shared_model("resnet50_dyn")
+    flags = ["--dim", "batch=8"]
+    _, best = report_of(model, tmp_path, *flags, "--checkpoint", "optimal")
+    peaks = [point["peak_bytes"] for point in best["curve"]]
+    times = [point["added_time"] for point in best["curve"]]
+    assert len(peaks) > 3
     assert peaks == sorted(peaks, reverse=True)
     assert times == sorted(times)
     budget = (peaks[0] + peaks[-1]) // 2
-    chosen = curve(model, tmp_path, *flags, "--budget", str(budget))
-    predicted = chosen["predicted"]
-    assert max(predicted.values()) <= budget
-    cheapest = next(p for p in points if p["peak_bytes"] <= budget)
-    assert chosen["added_time"] == pytest.approx(cheapest["added_time"])
+    _, chosen = report_of(model, tmp_path, *flags, "--budget", str(budget))
+    assert max(chosen["predicted"].values()) <= budget
+    cheapest = next(p for p in best["curve"] if p["peak_bytes"] <= budget)
+    assert chosen["added_time"] <= cheapest["added_time"] + 1e-9
+    # At the memory of the usual rules, no more time than these.
+    for rule in ("sqrt", "per-layer"):
+        _, usual = report_of(model, tmp_path, *flags, "--checkpoint", rule)
+        peak = max(usual["predicted"].values())
+        at_most = [p["added_time"] for p in best["curve"]
+                   if p["peak_bytes"] <= peak]
+        assert at_most and at_most[0] <= usual["added_time"] + 1e-9, rule
+    # Modules of the exporter are named.
+    assert any(m.startswith("layer1.") for s in best["recomputed"]
+               for m in s["modules"])
+
+
+def test_what_is_predicted_is_what_it_takes(tmp_path):
+    """In the steady state, too, with session options as they come."""
+    model, _ = reference("unet_gn")
+    large = tmp_path / "large.onnx"
+    train_step.resize_input(model, large, (4, 3, 128, 128))
+    step, report = report_of(large, tmp_path, "--loss", "mse", "--checkpoint",
+                             "optimal")
+    peaks = ort_memory.measure(step, {}, "none", 2, runs=2)["peaks"]
+    predicted = max(report["predicted"].values())
+    assert max(peaks) <= predicted * 1.1 + 4 * MIB
+    assert max(peaks) >= predicted * 0.85 - 4 * MIB
+    _, plain = report_of(large, tmp_path, "--loss", "mse")
+    assert predicted < max(plain["predicted"].values()) / 2
 
 
 def test_a_budget_below_the_floor_says_what_holds_it(tmp_path):
@@ -76,4 +123,13 @@ def test_a_budget_below_the_floor_says_what_holds_it(tmp_path):
     assert result.code == 1
     assert "no plan within 1.00 KiB was found; the least is" in result.stderr
     assert "held by" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_per_layer_needs_names_of_modules(tmp_path):
+    model, _ = reference("mlp")
+    result = memopt("train", model, "-o", "s.onnx", "--checkpoint",
+                    "per-layer", cwd=tmp_path)
+    assert result.code == 2
+    assert "--checkpoint per-layer: the model does not say" in result.stderr
     assert not list(tmp_path.iterdir())

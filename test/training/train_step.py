@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import onnx
+import onnx.shape_inference
 import onnxruntime as ort
 from onnx import numpy_helper
 
@@ -78,3 +79,15 @@ class Loop:
             if base != name and base in self.state:
                 self.state[base] = value
         return outputs
+
+
+def resize_input(source: pathlib.Path, target: pathlib.Path, shape):
+    """The same model for inputs of another shape."""
+    model = onnx.load(source)
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    for dim, size in zip(dims, shape):
+        dim.dim_value = size
+    for value in model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    del model.graph.value_info[:]
+    onnx.save(onnx.shape_inference.infer_shapes(model), target)

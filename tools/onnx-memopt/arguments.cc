@@ -66,6 +66,8 @@ Report:
   --trace FILE             Chrome trace events, for Perfetto
   --csv FILE               a table of the tensors
   --dot FILE               the graph with bytes, for Graphviz
+  --training               also what training the model would keep for the
+                           backward pass, and plans that keep less
   --annotate               write lifetime and bytes of each node's results, and
                            what was done with it, into the model's metadata
   --top N                  tensors to list at the peak (10)
@@ -228,6 +230,7 @@ class Parser {
     app_.add_option("--csv", args_.csv);
     app_.add_option("--dot", args_.dot);
     app_.add_flag("--annotate", args_.options.annotate);
+    app_.add_flag("--training", args_.options.training);
     app_.add_option("--top", args_.top);
     app_.add_option("--max-peak", max_peak_);
     app_.add_option("--max-slowdown", max_slowdown_);

@@ -1,5 +1,6 @@
 #include "onnx-memopt/train_command.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <map>
@@ -72,9 +73,11 @@ for scalars and tables of frequencies.
 Memory:
   --checkpoint MODE        which values of the forward pass are kept; others
                            are made again when the backward pass needs them
-                           none     all are kept (the default)
-                           sqrt     about sqrt(n) segments
-                           optimal  the least added time within the budget
+                           none       all are kept (the default)
+                           sqrt       about sqrt(n) segments
+                           per-layer  each repeated module of the exporter
+                                      keeps what it reads
+                           optimal    the least added time within the budget
   --budget SIZE            what the step may take above the loaded session in
                            ONNX Runtime, as predicted, for example 4GiB; means
                            --checkpoint optimal
@@ -89,6 +92,8 @@ Memory:
                                     no CPU kernels for it
   --loss-scale X           what float16 begins with (65536)
   --loss-scale-steps N     steps without overflow until it doubles (2000)
+  --emit-torch-plan FILE   the modules to wrap in torch.utils.checkpoint for
+                           about the same plan, as JSON; - for stdout
   --json FILE              what is printed, as JSON; - for stdout
   --html FILE              a page to look at: the step's memory, what is made
                            again, the plans that are possible
@@ -119,8 +124,9 @@ constexpr int64_t kMaxMicroBatches = int64_t{1} << 20;
 struct TrainArguments {
   std::string model;
   TrainOptions options;
-  std::string json;  // a path, "-", or empty: none
-  std::string html;  // a path, or empty: none
+  std::string json;        // a path, "-", or empty: none
+  std::string torch_plan;  // the same
+  std::string html;        // a path, or empty: none
   bool quiet = false;
 };
 
@@ -168,6 +174,7 @@ class Parser {
     app_.add_option("--precision", precision_);
     app_.add_option("--loss-scale", step.loss_scale);
     app_.add_option("--loss-scale-steps", step.loss_scale_steps);
+    app_.add_option("--emit-torch-plan", args_.torch_plan);
     app_.add_option("--json", args_.json);
     app_.add_option("--html", args_.html);
     app_.add_option("--order", order_);
@@ -236,9 +243,15 @@ class Parser {
         options.checkpoints,
         Choose<Checkpoints>({{"none", Checkpoints::kNone},
                              {"sqrt", Checkpoints::kSqrt},
+                             {"per-layer", Checkpoints::kPerLayer},
                              {"optimal", Checkpoints::kOptimal}},
                             checkpoint_.empty() ? "none" : checkpoint_,
                             "--checkpoint"));
+    if (!args_.torch_plan.empty() &&
+        options.checkpoints == Checkpoints::kNone) {
+      return absl::InvalidArgumentError(
+          "--emit-torch-plan needs --checkpoint or --budget");
+    }
     for (const std::string& dim : dims_) {
       RETURN_IF_ERROR(AddNamedSize(dim, &args_.options.dims));
     }
@@ -247,7 +260,8 @@ class Parser {
     }
     const int to_stdout = static_cast<int>(options.output == "-") +
                           static_cast<int>(options.initial_state == "-") +
-                          static_cast<int>(args_.json == "-");
+                          static_cast<int>(args_.json == "-") +
+                          static_cast<int>(args_.torch_plan == "-");
     if (to_stdout > 1) {
       return absl::InvalidArgumentError("only one output can go to stdout");
     }
@@ -323,6 +337,34 @@ class Parser {
   std::vector<std::string> input_shapes_;
 };
 
+// Of a long list the first are printed; the JSON has all.
+constexpr size_t kMaxPrinted = 20;
+
+void PrintCheckpoints(const TrainResult& result, std::ostream& out) {
+  if (result.segments.empty()) return;
+  int64_t kept = 0;
+  for (const grad::KeptValue& value : result.kept) kept += value.bytes;
+  out << "checkpoints " << result.kept.size() << " values, "
+      << FormatBytes(kept) << "\n";
+  for (size_t i = 0; i < result.segments.size(); ++i) {
+    if (i == kMaxPrinted) {
+      out << "... and " << result.segments.size() - i << " more\n";
+      break;
+    }
+    const grad::RecomputedSegment& segment = result.segments[i];
+    out << "recomputed: " << segment.nodes
+        << (segment.nodes == 1 ? " node" : " nodes") << " from \""
+        << Printable(segment.first) << "\" to \"" << Printable(segment.last)
+        << "\", " << FormatBytes(segment.bytes) << " not kept";
+    if (!segment.modules.empty()) {
+      out << ", in " << Printable(absl::StrJoin(segment.modules, ", "));
+    }
+    out << "\n";
+  }
+  out << "added time  " << absl::StrFormat("%.1f %%", 100 * result.overhead)
+      << ", as modelled\n";
+}
+
 void Print(const TrainResult& result, std::ostream& out) {
   out << "parameters  " << result.parameters << " tensors, "
       << FormatCount(result.parameter_elements) << " elements, "
@@ -344,15 +386,7 @@ void Print(const TrainResult& result, std::ostream& out) {
         << FormatBytes(result.peak_first_bytes) << ", then "
         << FormatBytes(result.peak_steady_bytes) << "\n";
   }
-  for (const grad::RecomputedSegment& segment : result.segments) {
-    out << "recomputed: " << segment.nodes << " nodes from \""
-        << Printable(segment.first) << "\" to \"" << Printable(segment.last)
-        << "\", " << FormatBytes(segment.bytes) << " not kept\n";
-  }
-  if (!result.segments.empty()) {
-    out << "added time  " << absl::StrFormat("%.1f %%", 100 * result.overhead)
-        << ", as modelled\n";
-  }
+  PrintCheckpoints(result, out);
   for (const BudgetPoint& point : result.curve) {
     out << "possible    " << FormatBytes(point.peak_bytes) << " at "
         << absl::StrFormat("%.1f %%", 100 * point.added_time)
@@ -387,7 +421,15 @@ std::string ToJson(const TrainResult& result) {
     json["recomputed"].push_back({{"first", segment.first},
                                   {"last", segment.last},
                                   {"nodes", segment.nodes},
-                                  {"bytes", segment.bytes}});
+                                  {"bytes", segment.bytes},
+                                  {"seconds", segment.seconds},
+                                  {"modules", segment.modules}});
+  }
+  json["kept"] = nlohmann::ordered_json::array();
+  for (const grad::KeptValue& value : result.kept) {
+    json["kept"].push_back({{"name", value.name},
+                            {"module", value.module},
+                            {"bytes", value.bytes}});
   }
   json["added_time"] = result.overhead;
   json["curve"] = nlohmann::ordered_json::array();
@@ -409,6 +451,24 @@ absl::Status WriteHtml(const std::string& path, const std::string& step,
   result.outputs.push_back(path);
   ASSIGN_OR_RETURN(const std::string html, TrainToHtml(result, step));
   return WriteText(path, html);
+}
+
+std::string TorchPlan(const TrainResult& result) {
+  nlohmann::ordered_json json;
+  json["format"] = "onnx-memopt torch plan";
+  json["version"] = 1;
+  json["peak_bytes"] =
+      std::max(result.peak_first_bytes, result.peak_steady_bytes);
+  json["added_time"] = result.overhead;
+  json["modules"] = nlohmann::ordered_json::array();
+  for (const grad::WrappedModule& wrapped : result.wrapped) {
+    json["modules"].push_back({{"module", wrapped.module},
+                               {"bytes", wrapped.bytes},
+                               {"nodes", wrapped.nodes}});
+  }
+  return json.dump(2, ' ', false,
+                   nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace
@@ -440,7 +500,15 @@ int RunTrain(int argc, char** argv) {
       return kExitModelError;
     }
   }
-  const bool to_stdout = arguments.json == "-" ||
+  if (!arguments.torch_plan.empty()) {
+    const absl::Status status =
+        WriteText(arguments.torch_plan, TorchPlan(*result));
+    if (!status.ok()) {
+      std::cerr << "error: " << status.message() << "\n";
+      return kExitModelError;
+    }
+  }
+  const bool to_stdout = arguments.json == "-" || arguments.torch_plan == "-" ||
                          arguments.options.output == "-" ||
                          arguments.options.initial_state == "-";
   if (!arguments.quiet) Print(*result, to_stdout ? std::cerr : std::cout);

@@ -1,77 +1,132 @@
-// Recomputation in a training step: of the forward pass only some values are
-// kept (the checkpoints); the backward pass makes the others again.
+// Checkpoints of a training step: which values of the forward pass are kept,
+// and which are made again when the backward pass needs them.
 //
-//   forward   [ segment 0 ]|[ segment 1 ]|[ segment 2 ]    | values that cross
-//   backward  dX ... <- segment 1' <- ... <- segment 0'      are kept
+// A plan is a sequence in which nodes may run several times, in any order, from
+// plan/recompute.h; or one of the usual rules, to compare with. It is written
+// as stages that ONNX Runtime runs in that order (lib/grad/staged_step.h).
 //
-// A recomputed segment is a Scan of one step, whose body holds clones of the
-// segment's nodes and reads the checkpoints from outside. Runtimes would merge
-// plain clones with their originals; a body they leave alone, and run when its
-// results are asked for.
-//
-//   ASSIGN_OR_RETURN(CheckpointResult r,
-//                    InsertCheckpoints({.segments = 8}, step, &graph));
-//   // or, with a budget:
-//   ASSIGN_OR_RETURN(CheckpointSearch s, SearchCheckpoints(o, step, graph));
+//   ASSIGN_OR_RETURN(CheckpointPlanner planner,
+//                    CheckpointPlanner::Create({}, step, graph));
+//   ASSIGN_OR_RETURN(CheckpointSearch found, planner.Search(budget));
+//   ASSIGN_OR_RETURN(CheckpointResult made,
+//                    planner.Insert(found.curve.back().plan, &graph));
 #ifndef ONNX_MEMOPT_GRAD_CHECKPOINT_H_
 #define ONNX_MEMOPT_GRAD_CHECKPOINT_H_
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "onnx_memopt/grad/recomputed_segment.h"
 #include "onnx_memopt/grad/training_step.h"
 #include "onnx_memopt/ir/graph.h"
-#include "onnx_memopt/ir/op_info.h"
 
 namespace onnx_memopt::grad {
 
+class StepUnits;
+
 struct CheckpointOptions {
-  int segments = 1;  // the last one is never recomputed: it is needed at once
-  // Results of costlier ops are kept.
-  ir::RecomputeCost most = ir::RecomputeCost::kExpensive;
-  // Where a segment is made again: as early in the file as it can be, for
-  // runtimes that go depth first, or right before it is read.
-  bool early = true;
+  // Where forward and backward pass are. Of a step of micro-batches (grad/
+  // accumulate.h) that is the loop's body, and StepInfo::loss what it sums.
+  ir::BlockId block = ir::kMainBlock;
+  // The order in which the runtime runs a file: depth first from the last leaf,
+  // or that of the file.
+  bool depth_first = true;
+  // By node: the module that the exporter names, "layer1.0.conv2", or empty.
+  // Nodes past the end have none.
+  std::vector<std::string> modules;
+  // Work of the planner for each budget that it is asked for.
+  int64_t max_moves = 20'000;
 };
 
-struct CheckpointResult {
-  std::vector<RecomputedSegment> segments;
-  double seconds = 0;
-  double overhead = 0;  // the same, as a part of the step's time
+// Runs of units of the step, in order. Empty: the step as it is, without
+// stages.
+struct CheckpointPlan {
+  std::vector<int32_t> runs;
+  // Where two plans have the same peak, this one is the cheaper one: time that
+  // it adds, as a part of the step's.
+  double overhead = 0;
 };
-
-// Changes nothing if there is nothing to gain. `graph` as BuildTrainingStep
-// left it; its sizes have to be known.
-absl::StatusOr<CheckpointResult> InsertCheckpoints(
-    const CheckpointOptions& options, const StepInfo& step, ir::Graph* graph);
 
 // One point of the curve of budget against overhead.
 struct CheckpointPoint {
-  CheckpointOptions options;
+  CheckpointPlan plan;
   int64_t peak_bytes = 0;  // predicted for ONNX Runtime, default options
-  double overhead = 0;     // added time, as a part of the step's
 };
 
 struct CheckpointSearch {
-  // From the largest peak (nothing recomputed) to the smallest; each costs
-  // more time than the one before it.
+  // From the largest peak to the smallest; each costs more than the one before
+  // it.
   std::vector<CheckpointPoint> curve;
   // Where the smallest peak is, what is held, largest first: names and bytes.
   std::vector<std::pair<std::string, int64_t>> floor;
 };
 
-// `finish` is what happens to a step after checkpoints are in (dead nodes out,
-// order), before its peak is predicted.
-using FinishStep = std::function<absl::Status(ir::Graph& graph)>;
-absl::StatusOr<CheckpointSearch> SearchCheckpoints(const StepInfo& step,
-                                                   const ir::Graph& graph,
-                                                   bool early,
-                                                   const FinishStep& finish);
+struct CheckpointResult {
+  std::vector<RecomputedSegment> segments;
+  std::vector<KeptValue> kept;
+  std::vector<WrappedModule> wrapped;
+  double overhead = 0;
+};
+
+class CheckpointPlanner {
+ public:
+  // `graph` as BuildTrainingStep or AccumulateGradients left it, without dead
+  // nodes; it must outlive this. Its sizes have to be known.
+  static absl::StatusOr<CheckpointPlanner> Create(CheckpointOptions options,
+                                                  const StepInfo& step,
+                                                  const ir::Graph& graph);
+  ~CheckpointPlanner();
+  CheckpointPlanner(CheckpointPlanner&& other) noexcept;
+  CheckpointPlanner& operator=(CheckpointPlanner&& other) noexcept;
+
+  // What crosses between about the square root of the number of nodes that
+  // save.
+  CheckpointPlan Sqrt() const;
+  // Each repeated module of the exporter ("encoder.layer.3", "layer1.0") keeps
+  // what it reads. kOutOfRange where the model names no such modules.
+  absl::StatusOr<CheckpointPlan> PerLayer() const;
+  // The plans that no other one beats. With a budget it also looks for the
+  // cheapest within it.
+  absl::StatusOr<CheckpointSearch> Search(std::optional<int64_t> budget) const;
+
+  // What the backward pass reads of the forward pass, in order.
+  std::vector<KeptValue> Saved() const;
+  // The modules of CheckpointResult::wrapped.
+  std::vector<std::string> Wrapped(const CheckpointPlan& plan) const;
+
+  // The predicted peak of a plan, and what holds it if `at_peak` is not null.
+  absl::StatusOr<int64_t> PeakOf(
+      const CheckpointPlan& plan,
+      std::vector<std::pair<std::string, int64_t>>* at_peak = nullptr) const;
+
+  // `graph`: the one that the planner was made for. Orders it, too.
+  absl::StatusOr<CheckpointResult> Insert(const CheckpointPlan& plan,
+                                          ir::Graph* graph) const;
+
+ private:
+  CheckpointPlanner(CheckpointOptions options, const StepInfo& step,
+                    const ir::Graph& graph, StepUnits units);
+
+  CheckpointPlan PlanOf(std::vector<int32_t> runs) const;
+  absl::Status AddPoint(std::vector<int32_t> runs, CheckpointSearch* search,
+                        std::vector<CheckpointPoint>* points) const;
+  absl::Status Refine(int64_t budget, CheckpointSearch* search,
+                      std::vector<CheckpointPoint>* points) const;
+  const std::string& ModuleOf(ir::NodeId node) const;
+  KeptValue ValueOf(int32_t unit) const;
+  CheckpointResult Describe(const CheckpointPlan& plan,
+                            const ir::Graph& graph) const;
+
+  CheckpointOptions options_;
+  const ir::Graph* graph_;
+  ir::ValueId loss_;
+  std::unique_ptr<StepUnits> units_;
+};
 
 }  // namespace onnx_memopt::grad
 

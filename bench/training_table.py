@@ -1,0 +1,176 @@
+"""Training steps in ONNX Runtime, with and without checkpoints, predicted and
+measured.
+
+For each network: the step as it is, with the usual rules (sqrt, per-layer), and
+with the planner's checkpoints for five budgets between the least that it finds and
+what the step takes as it is. Session options as they come, a process for each
+measurement, the steady state (second and third step). Then, from predictions, the
+largest batch that fits into a budget.
+"""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import cli
+import machine
+import models
+import ort_memory
+
+THREADS = 2
+# Of the way from the least peak to that of the step as it is.
+SHARES = (0.05, 0.15, 0.3, 0.5, 0.75)
+MIB = cli.MIB
+
+
+class Network:
+    """A shared model, the sizes it is trained at, and how it is named."""
+
+    def __init__(self, name, model, *flags, input_shape=None, batch=None,
+                 heavy=False):
+        self.name = name
+        self.model = model
+        self.flags = list(flags)
+        self.input_shape = input_shape  # replaces that of the first input
+        self.batch = batch              # the named dimension, for the batches
+        self.heavy = heavy
+
+    def source(self, folder):
+        path = self.model if self.model.is_absolute() else models.SHARED / self.model
+        if not path.exists():
+            raise models.Absent(f"{path.name} is not in the shared models")
+        if self.input_shape is None:
+            return path
+        import onnx
+        model = onnx.load(path, load_external_data=False)
+        dims = model.graph.input[0].type.tensor_type.shape
+        for dim, size in zip(dims.dim, self.input_shape):
+            if isinstance(size, int):
+                dim.dim_value = size
+            else:
+                dim.dim_param = size
+        for value in model.graph.output:
+            value.type.tensor_type.shape.ClearField("dim")
+        del model.graph.value_info[:]
+        model = onnx.shape_inference.infer_shapes(model)
+        target = folder / f"{self.name.replace(' ', '_')}.onnx"
+        onnx.save(model, target)
+        return target
+
+
+MODELS = pathlib.Path("models")
+TRAINING = pathlib.Path("training")
+NETWORKS = [
+    Network("resnet50 8x224", MODELS / "resnet50_dyn.onnx", "--dim", "batch=8",
+            batch="batch"),
+    Network("resnet50 32x112", MODELS / "resnet50_dyn.onnx", "--dim", "batch=32",
+            input_shape=("batch", 3, 112, 112), batch="batch"),
+    Network("gpt2 1x512", MODELS / "gpt2_dyn.onnx", "--dim", "batch=1",
+            "--dim", "seq=512"),
+    Network("gpt2 small 4x256", MODELS / "gpt2_dyn.onnx", "--dim", "batch=4",
+            "--dim", "seq=256", batch="batch"),
+    Network("llama 4 layers 1x1024", MODELS / "llama4l.onnx", heavy=True),
+    Network("unet 8x128", TRAINING / "unet_gn.onnx", "--loss", "mse",
+            "--dim", "batch=8", input_shape=("batch", 3, 128, 128),
+            batch="batch"),
+]
+
+
+def train(program, source, folder, *flags):
+    """(report, step) or raises Failed."""
+    step, report = folder / "step.onnx", folder / "step.json"
+    done = subprocess.run(
+        [str(program), "train", str(source), "-o", str(step), "-q", "--json",
+         str(report), *flags], capture_output=True, text=True, check=False,
+        timeout=900)
+    if done.returncode != 0:
+        raise ort_memory.Failed(done.stderr.strip().splitlines()[-1])
+    return json.loads(report.read_text("utf-8")), step
+
+
+def row_of(name, mode, budget, report, step, timeout):
+    measured = ort_memory.measure(step, {}, "all", THREADS, runs=3,
+                                  timeout=timeout)
+    predicted = report["predicted"]
+    return {"network": name, "mode": mode, "budget": budget,
+            "predicted": max(predicted.values()),
+            "measured": max(measured["peaks"]),
+            "added": report["added_time"],
+            "seconds": min(measured["seconds"][1:]),
+            "saved": report["saved_for_backward_bytes"]}
+
+
+def rows_of(program, network, folder, options):
+    source = network.source(folder)
+    plans = [("none", []), ("sqrt", ["--checkpoint", "sqrt"]),
+             ("per-layer", ["--checkpoint", "per-layer"])]
+    for mode, flags in plans:
+        try:
+            report, step = train(program, source, folder, *network.flags, *flags)
+        except ort_memory.Failed as problem:
+            if mode == "per-layer":
+                continue  # no module of it is numbered
+            raise problem
+        yield row_of(network.name, mode, None, report, step,
+                     options.timeout * 5)
+    report, _ = train(program, source, folder, *network.flags, "--checkpoint",
+                      "optimal")
+    peaks = [point["peak_bytes"] for point in report["curve"]]
+    for share in SHARES[:1] if options.quick else SHARES:
+        budget = int(peaks[-1] + share * (peaks[0] - peaks[-1]))
+        report, step = train(program, source, folder, *network.flags,
+                             "--budget", str(budget))
+        yield row_of(network.name, "optimal", budget, report, step,
+                     options.timeout * 5)
+
+
+def cells(row):
+    budget = "" if row["budget"] is None else f"{row['budget'] / MIB:.0f}"
+    off = row["measured"] / row["predicted"] - 1
+    return [row["network"], row["mode"], budget,
+            f"{row['predicted'] / MIB:.0f}", f"{row['measured'] / MIB:.0f}",
+            f"{100 * off:+.1f} %", f"{100 * row['added']:.1f} %",
+            f"{row['seconds']:.2f}"]
+
+
+def selected(options):
+    for network in NETWORKS:
+        if options.model and not any(m in network.name for m in options.model):
+            continue
+        if network.heavy and not options.model:
+            continue
+        if options.quick and network.name != "unet 8x128":
+            continue
+        yield network
+
+
+def main(program, options):
+    folder = options.out / "training"
+    folder.mkdir(parents=True, exist_ok=True)
+    rows, failures = [], []
+    for network in selected(options):
+        own = folder / network.name.replace(" ", "_")
+        own.mkdir(exist_ok=True)
+        try:
+            for row in rows_of(program, network, own, options):
+                rows.append(row)
+                print("  ".join(cells(row)), file=sys.stderr, flush=True)
+        except (models.Absent, ort_memory.Failed, OSError,
+                subprocess.TimeoutExpired) as problem:
+            failures.append(f"{network.name}: {problem}")
+            print(f"bench: training: {failures[-1]}", file=sys.stderr)
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+    about = machine.describe(program)
+    heads = ["network", "checkpoints", "budget, MiB", "predicted", "measured",
+             "off by", "added time, modelled", "s a step"]
+    text = "\n".join([f"{key}: {value}  " for key, value in about.items()] +
+                     ["", cli.markdown(heads, [cells(r) for r in rows])])
+    print(text)
+    (options.out / "training.md").write_text(text + "\n", encoding="utf-8")
+    (options.out / "training.json").write_text(
+        json.dumps({"machine": about, "rows": rows, "failures": failures},
+                   indent=1) + "\n", encoding="utf-8")
+    return 1 if failures else 0
