@@ -95,7 +95,7 @@ class CheckpointTest : public ::testing::Test {
 };
 
 TEST_F(CheckpointTest, EveryPlanCanBeReplayed) {
-  const auto units = Get(StepUnits::Compute(graph_, step_));
+  const auto units = Get(StepUnits::Compute(graph_, ir::kMainBlock, step_));
   const std::vector<int32_t> plain = units.PlainRuns();
   const auto once =
       Get(ReplayRecompute(units.problem(), units.SequenceOf(plain)));
@@ -114,7 +114,7 @@ TEST_F(CheckpointTest, EveryPlanCanBeReplayed) {
 }
 
 TEST_F(CheckpointTest, StagesKeepTheirPromises) {
-  const auto units = Get(StepUnits::Compute(graph_, step_));
+  const auto units = Get(StepUnits::Compute(graph_, ir::kMainBlock, step_));
   for (int segments : {1, 2, 4, 6}) {
     const std::vector<int32_t> runs =
         RunsOfSegments(units, CutIntoSegments(units, segments));
