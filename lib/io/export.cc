@@ -26,8 +26,9 @@ using ir::ValueId;
 
 class Exporter {
  public:
-  Exporter(const ir::Graph& graph, const NodeMetadata& metadata)
-      : graph_(graph), metadata_(metadata) {}
+  Exporter(const onnx::ModelProto& source, const ir::Graph& graph,
+           const NodeMetadata& metadata)
+      : source_(source), graph_(graph), metadata_(metadata) {}
 
   // `proto` is the source's graph that `id` was read from.
   absl::Status RewriteGraph(BlockId id, onnx::GraphProto* proto) {
@@ -295,13 +296,22 @@ class Exporter {
     *out->mutable_type() = ToTypeProto(value.type, &dims_);
   }
 
-  // A weight that a pass made.
+  // A weight that a pass made, or copied from the main graph of the source.
   absl::Status MakeTensor(const ir::Value& value,
                           onnx::TensorProto* out) const {
     const ir::Weight& weight = graph_.weight(value.weight);
     if (weight.storage != ir::WeightStorage::kRaw) {
-      return absl::InternalError(absl::StrCat(
-          "initializer \"", value.name, "\" of a pass has no plain bytes"));
+      const auto& tensors = source_.graph().initializer();
+      const auto copied = std::find_if(
+          tensors.begin(), tensors.end(),
+          [&](const auto& tensor) { return tensor.name() == weight.name; });
+      if (copied == tensors.end()) {
+        return absl::InternalError(absl::StrCat(
+            "initializer \"", value.name, "\" of a pass has no plain bytes"));
+      }
+      *out = *copied;
+      out->set_name(value.name);
+      return absl::OkStatus();
     }
     out->set_name(value.name);
     out->set_data_type(static_cast<int32_t>(weight.element));
@@ -310,6 +320,7 @@ class Exporter {
     return absl::OkStatus();
   }
 
+  const onnx::ModelProto& source_;
   const ir::Graph& graph_;
   const NodeMetadata& metadata_;
   const std::string empty_;
@@ -324,7 +335,7 @@ absl::StatusOr<onnx::ModelProto> Export(const LoadedModel& source,
                                         const ir::Graph& graph,
                                         const ExportOptions& options) {
   onnx::ModelProto model = source.proto();
-  Exporter exporter(graph, options.metadata);
+  Exporter exporter(source.proto(), graph, options.metadata);
   RETURN_IF_ERROR(exporter.RewriteGraph(ir::kMainBlock, model.mutable_graph()));
   const ir::Block& main = graph.block(ir::kMainBlock);
   exporter.RewriteInterface(main, model.mutable_graph());

@@ -17,6 +17,7 @@
 #include "onnx_memopt/rewrite/region_windows.h"
 #include "onnx_memopt/rewrite/working_memory.h"
 #include "onnx_memopt/support/status_macros.h"
+#include "rewrite/convolution_cuts.h"
 #include "rewrite/region_time.h"
 
 namespace onnx_memopt::rewrite {
@@ -222,44 +223,6 @@ class SplitSearch::Place {
                        });
   }
 
-  // ONNX Runtime runs a convolution together with the activation and the
-  // residual sum behind it, and keeps a blocked layout from one to the next: at
-  // a cut between them tensors of their own would appear.
-  bool CutsConvolutions(const SplitPlan& plan) const {
-    llvm::DenseSet<int> inside;
-    for (const SplitNode& split : plan.nodes) {
-      inside.insert(flow_.position(split.node));
-    }
-    const auto is_convolution = [&](int position) {
-      return IsConvolution(graph_.node(flow_.node(position)));
-    };
-    const auto keeps_layout = [&](int position) {
-      return KeepsBlockedLayout(graph_.node(flow_.node(position)));
-    };
-    // A convolution outside that reads what the region makes reads it as it
-    // comes, and ranges that overlap are copies anyway.
-    const bool copies = NeedsWindows(plan);
-    const auto is_cut = [&](int from, int to) {
-      return inside.contains(from) != inside.contains(to) &&
-             ((is_convolution(from) && keeps_layout(to)) ||
-              (is_convolution(to) && inside.contains(to) && !copies &&
-               keeps_layout(from)));
-    };
-    for (int position : inside) {
-      for (ValueId operand : graph_.node(flow_.node(position)).operands) {
-        const int producer = flow_.producer(operand);
-        if (producer >= 0 && is_cut(producer, position)) return true;
-      }
-      for (ValueId result : graph_.node(flow_.node(position)).results) {
-        if (result == kNoValue) continue;
-        for (int user : flow_.users(result)) {
-          if (is_cut(position, user)) return true;
-        }
-      }
-    }
-    return false;
-  }
-
   // A runtime lays the weights of products out when it loads the model, for the
   // main graph and its subgraphs; in subgraphs of those it does so in every
   // run.
@@ -402,7 +365,7 @@ class SplitSearch::Place {
                                   int end) const {
     std::optional<SplitPlan> plan = GrowRegion(flow_, seed, way, begin, end);
     if (plan.has_value() &&
-        (!HasProduct(*plan) || CutsConvolutions(*plan) ||
+        (!HasProduct(*plan) || CutsConvolutions(flow_, *plan) ||
          (flow_.block() != ir::kMainBlock && ReadsLargeWeights(*plan)))) {
       plan.reset();
     }
