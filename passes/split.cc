@@ -100,13 +100,14 @@ class Split final : public pass::Pass {
     std::optional<Found> best;
     for (const Form& form :
          {Form(), Form({.min_bytes = min_bytes}),
-          Form({.min_bytes = min_bytes, .make_again = true})}) {
+          Form({.min_bytes = min_bytes,
+                .again_bytes = min_bytes * kPartOfPeak / kAgainPartOfPeak})}) {
       Graph start = graph.Clone();
       rewrite::TwoPhases phases;
       if (form.has_value()) {
         phases = rewrite::TwoPhases::Write(start, *form);
         if (phases.size() == 0) break;
-        if (form->make_again && phases.made_again() == 0) break;
+        if (form->again_bytes.has_value() && phases.made_again() == 0) break;
       }
       ASSIGN_OR_RETURN(
           std::optional<Found> found,
@@ -147,17 +148,25 @@ class Split final : public pass::Pass {
   // until none helps; nullopt if no state is better than `before_bytes`.
   absl::StatusOr<std::optional<Found>> Search(
       Graph graph, const rewrite::TwoPhases& phases,
-      const rewrite::SplitSearchOptions& options, int64_t before_bytes,
+      rewrite::SplitSearchOptions options, int64_t before_bytes,
       const pass::PassContext& context) const {
     const std::optional<int64_t> budget = context.goals().budget_bytes;
-    rewrite::SplitSearch search(options);
+    options.together = phases.together();
+    if (phases.size() > 0) options.lower_peaks = kLowerPeaks;
+    rewrite::SplitSearch search(std::move(options));
     std::vector<std::string> remarks;
     // A region may pay only together with later ones: networks repeat blocks,
     // and the peak falls when the last of them is split. What comes after the
     // best of all states is dropped.
     std::optional<Found> best;
     int64_t best_bytes = before_bytes;
+    Graph whole = graph.Clone();
+    phases.RestoreUnused(whole);
+    ASSIGN_OR_RETURN(double seconds, rewrite::PredictSeconds(whole));
     while (static_cast<int64_t>(remarks.size()) < max_regions_) {
+      // What is written in two phases and not split yet does not stay.
+      ASSIGN_OR_RETURN(const double now, rewrite::PredictSeconds(graph));
+      search.set_max_seconds(context.max_seconds() + now - seconds);
       ASSIGN_OR_RETURN(const std::optional<rewrite::SplitFound> found,
                        search.Find(graph));
       if (!found.has_value()) break;
@@ -168,15 +177,15 @@ class Split final : public pass::Pass {
           " parts: ", FormatBytes(found->before_bytes), " -> ",
           FormatBytes(found->after_bytes)));
       RETURN_IF_ERROR(SplitRegion(graph, found->plan).status());
-      Graph whole = graph.Clone();
+      whole = graph.Clone();
       phases.RestoreUnused(whole);
       ASSIGN_OR_RETURN(const analysis::RuntimePrediction then,
                        rewrite::PredictForRewrite(whole));
-      ASSIGN_OR_RETURN(const double seconds, rewrite::PredictSeconds(whole));
+      ASSIGN_OR_RETURN(seconds, rewrite::PredictSeconds(whole));
       if (seconds > context.max_seconds()) break;
       if (rewrite::Pays(best_bytes, then.peak_first_bytes)) {
         best_bytes = then.peak_first_bytes;
-        best = Found{.graph = std::move(whole),
+        best = Found{.graph = whole.Clone(),
                      .peak_bytes = best_bytes,
                      .seconds = seconds,
                      .remarks = remarks};
@@ -191,6 +200,11 @@ class Split final : public pass::Pass {
   static constexpr size_t kShownRegions = 8;
   // Norms of less than this part of the peak stay as they are.
   static constexpr int64_t kPartOfPeak = 32;
+  // Buffers between norms are as large as the peak, and the runtime holds some
+  // of them longer than they live.
+  static constexpr int kLowerPeaks = 8;
+  // What is made twice takes at least this part of it.
+  static constexpr int64_t kAgainPartOfPeak = 5;
   // Each region that is tried costs a walk over the graph, and the larger the
   // graph, the more of them: the time is quadratic.
   static constexpr size_t kMaxNodes = 10'000;
@@ -199,7 +213,7 @@ class Split final : public pass::Pass {
   absl::StatusOr<bool> Force(Graph& graph, pass::PassContext& context) const {
     Graph whole = graph.Clone();
     const rewrite::TwoPhases phases =
-        rewrite::TwoPhases::Write(whole, {.make_again = true});
+        rewrite::TwoPhases::Write(whole, {.again_bytes = 0});
     int regions = 0;
     for (int64_t i = 0; i < force_; ++i) {
       const std::optional<rewrite::SplitPlan> plan =

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/rewrite/builder.h"
 #include "onnx_memopt/rewrite/emitter.h"
@@ -100,29 +101,28 @@ class Writer {
     // From the last to the first.
     std::vector<NodeId> chain;
     const int64_t bytes = finder_.BytesOf(x);
-    ValueId from = x;
-    while (finder_.BytesOf(from) * 2 > bytes) {
+    ValueId from = x;  // kNoValue: of weights and inputs alone
+    while (from != kNoValue && finder_.BytesOf(from) * 2 > bytes) {
       const NodeId maker = graph_.value(from).producer;
       if (chain.size() == kMaxAgain || maker == ir::kNoNode ||
           !CanMakeAgain(graph_.node(maker))) {
         return {};
       }
       chain.push_back(maker);
-      // What comes in beside weights has to be one tensor.
       ValueId next = kNoValue;
       for (ValueId operand : graph_.node(maker).operands) {
         if (operand == kNoValue || operand == next ||
-            graph_.value(operand).weight != ir::kNoWeight) {
+            graph_.value(operand).weight != ir::kNoWeight ||
+            graph_.value(operand).producer == ir::kNoNode) {
           continue;
         }
         if (next != kNoValue) return {};
         next = operand;
       }
-      if (next == kNoValue) return {};
       from = next;
     }
     std::vector<NodeId> copies;
-    *copy = from;
+    llvm::DenseMap<ValueId, ValueId> made_again;
     for (size_t i = chain.size(); i-- > 0;) {
       Node node = graph_.node(chain[i]);
       const ValueId old = node.results[0];
@@ -133,14 +133,17 @@ class Writer {
           builder_.Value(kMainBlock, graph_.value(old).type,
                          absl::StrCat(graph_.value(old).name, "/again"));
       for (ValueId& operand : node.operands) {
-        if (operand == from) {
-          operand = *copy;
-        } else if (IsConvolution(node) && operand != kNoValue) {
+        if (operand == kNoValue) continue;
+        const auto it = made_again.find(operand);
+        if (it != made_again.end()) {
+          operand = it->second;
+        } else if (IsConvolution(node) &&
+                   graph_.value(operand).weight != ir::kNoWeight) {
           operand = CopyOfWeight(operand);
         }
       }
+      made_again[old] = made;
       node.results = {made};
-      from = old;
       *copy = made;
       const NodeId id = graph_.AddNode(std::move(node));
       graph_.mutable_value(made).producer = id;
@@ -270,11 +273,17 @@ TwoPhases TwoPhases::Write(Graph& graph, const TwoPhaseOptions& options) {
       for (NodeId old : gone) written.before.push_back(graph.node(old));
       written.after = writer.Write(*norm);
       ValueId copy = kNoValue;
-      if (options.make_again) {
+      // The mean of a row, what is subtracted from it, its square, and the mean
+      // of that.
+      ValueId made = norm->x;
+      const NodeId mean = written.after[0];
+      const NodeId variance = written.after[3];
+      if (options.again_bytes.has_value() &&
+          writer.finder().BytesOf(norm->x) >= *options.again_bytes) {
         const std::vector<NodeId> again = writer.MakeAgain(norm->x, &copy);
         if (!again.empty()) {
           ++phases.made_again_;
-          // The mean of a row, and what is subtracted from: the first nodes.
+          made = copy;
           for (size_t i = 0; i < 2; ++i) {
             for (ValueId& operand :
                  graph.mutable_node(written.after[i]).operands) {
@@ -284,6 +293,11 @@ TwoPhases TwoPhases::Write(Graph& graph, const TwoPhaseOptions& options) {
           written.after.insert(written.after.begin(), again.begin(),
                                again.end());
         }
+      }
+      const NodeId maker = graph.value(made).producer;
+      if (maker != ir::kNoNode) {
+        phases.together_.emplace_back(maker, mean);
+        phases.together_.emplace_back(maker, variance);
       }
     } else if (const std::optional<ImageReduction> reduction =
                    writer.finder().ReductionAt(id)) {

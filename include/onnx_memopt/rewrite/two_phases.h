@@ -30,6 +30,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "onnx_memopt/ir/graph.h"
@@ -39,10 +41,11 @@ namespace onnx_memopt::rewrite {
 struct TwoPhaseOptions {
   // Smaller operands are left alone.
   int64_t min_bytes = 0;
-  // Where the operand of a norm is made of a tensor of at most half its size,
-  // the statistics get a copy of the nodes that make it. Then it need not be
-  // there as a whole: it is made twice, part by part.
-  bool make_again = false;
+  // If given: where the operand of a norm has so many bytes, and is made of a
+  // tensor of at most half its size, the statistics get a copy of the nodes
+  // that make it. Then it need not be there as a whole: it is made twice, part
+  // by part.
+  std::optional<int64_t> again_bytes;
 };
 
 class TwoPhases {
@@ -53,6 +56,11 @@ class TwoPhases {
   size_t size() const { return written_.size(); }
   // Operands that are made again.
   size_t made_again() const { return made_again_; }
+
+  // Nodes that make an operand, each with one of its statistics.
+  const std::vector<std::pair<ir::NodeId, ir::NodeId>>& together() const {
+    return together_;
+  }
 
   // Puts those back of which no node has moved into a subgraph. `graph` is the
   // one that they were written to, or a clone of it.
@@ -65,6 +73,7 @@ class TwoPhases {
   };
 
   std::vector<Written> written_;
+  std::vector<std::pair<ir::NodeId, ir::NodeId>> together_;
   size_t made_again_ = 0;
 };
 

@@ -135,7 +135,7 @@ TEST(TwoPhasesTest, StatisticsOfAnEnlargedImageMayMakeItAgain) {
   ASSERT_THAT(model.status, IsOk());
   ir::Graph graph = model.graph.Clone();
   EXPECT_EQ(TwoPhases::Write(graph, {}).made_again(), 0U);
-  EXPECT_EQ(TwoPhases::Write(model.graph, {.make_again = true}).made_again(),
+  EXPECT_EQ(TwoPhases::Write(model.graph, {.again_bytes = 0}).made_again(),
             1U);
   EXPECT_THAT(ir::Verify(model.graph), IsOk());
   const std::string text = ToString(model.graph);

@@ -1,4 +1,4 @@
-#include "rewrite/convolution_cuts.h"
+#include "rewrite/region_rules.h"
 
 #include <algorithm>
 
@@ -28,6 +28,31 @@ bool Broadcasts(const BlockFlow& flow, const Node& node) {
 
 }  // namespace
 
+bool HasProduct(const ir::Graph& graph, const SplitPlan& plan) {
+  return std::any_of(plan.nodes.begin(), plan.nodes.end(),
+                     [&](const SplitNode& split) {
+                       return graph.node(split.node).info->recompute ==
+                              ir::RecomputeCost::kExpensive;
+                     });
+}
+
+bool ReadsLargeWeights(const ir::Graph& graph, const analysis::Sizes& sizes,
+                       const SplitPlan& plan) {
+  for (const SplitNode& split : plan.nodes) {
+    const Node& node = graph.node(split.node);
+    // Blocked layouts of convolutions run over into what follows them.
+    if (IsConvolution(node)) return true;
+    for (ValueId operand : node.operands) {
+      if (operand != kNoValue &&
+          graph.value(operand).kind == ir::ValueKind::kInitializer &&
+          sizes.bytes(operand).value_or(0) > kSmallWeightBytes) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 bool CutsConvolutions(const BlockFlow& flow, const SplitPlan& plan) {
   const ir::Graph& graph = flow.graph();
   llvm::DenseSet<int> inside;
@@ -41,12 +66,35 @@ bool CutsConvolutions(const BlockFlow& flow, const SplitPlan& plan) {
     const Node& node = graph.node(flow.node(position));
     return KeepsBlockedLayout(node) && !Broadcasts(flow, node);
   };
+  // What is read in the plain layout, too, has a tensor of its own anyway.
+  const auto is_plain = [&](int position) {
+    for (ValueId result : graph.node(flow.node(position)).results) {
+      if (result == kNoValue) continue;
+      for (int user : flow.users(result)) {
+        if (!keeps_layout(user)) return true;
+      }
+    }
+    return false;
+  };
+  // A sum of two convolutions runs together with one of them.
+  const auto has_other = [&](int from, int to) {
+    const Node& node = graph.node(flow.node(to));
+    return node.op_type == "Add" &&
+           std::any_of(node.operands.begin(), node.operands.end(),
+                       [&](ValueId operand) {
+                         const int other = flow.producer(operand);
+                         return other >= 0 && other != from &&
+                                is_convolution(other) &&
+                                inside.contains(other) == inside.contains(to);
+                       });
+  };
   // A convolution outside that reads what the region makes reads it as it
   // comes, and ranges that overlap are copies anyway.
   const bool copies = NeedsWindows(plan);
   const auto is_cut = [&](int from, int to) {
     return inside.contains(from) != inside.contains(to) &&
-           ((is_convolution(from) && keeps_layout(to)) ||
+           ((is_convolution(from) && keeps_layout(to) && !is_plain(from) &&
+             !has_other(from, to)) ||
             (is_convolution(to) && inside.contains(to) && !copies &&
              keeps_layout(from)));
   };
