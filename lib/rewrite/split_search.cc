@@ -493,15 +493,28 @@ class SplitSearch::Place {
     return true;
   }
 
+  // What loops take that are there already: to take less gains nothing.
+  int64_t HeldByLoops() const {
+    int64_t held = 0;
+    if (options_.lower_peaks == 0) return held;
+    for (int p = 0; p < flow_.size(); ++p) {
+      if (!graph_.node(flow_.node(p)).blocks.empty()) {
+        held = std::max(held, memory_.bytes[p]);
+      }
+    }
+    return held;
+  }
+
   absl::Status ChooseParts() {
     const int64_t best = found_->after_bytes;
+    const int64_t held = HeldByLoops();
     const std::vector<Parts> counts = PartCounts(found_->plan);
     for (const Parts& parts : counts) {
       SplitPlan plan = found_->plan;
       Take(parts, &plan);
       ASSIGN_OR_RETURN(std::optional<SplitFound> found, Measure(plan));
       if (found.has_value() &&
-          (found->after_bytes <= options_.enough_bytes ||
+          (found->after_bytes <= std::max(options_.enough_bytes, held) ||
            static_cast<double>(found->after_bytes) <=
                options_.tolerance * static_cast<double>(best))) {
         found_ = std::move(found);
