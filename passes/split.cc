@@ -42,6 +42,7 @@
 #include "onnx_memopt/rewrite/raise_opset.h"
 #include "onnx_memopt/rewrite/split_region.h"
 #include "onnx_memopt/rewrite/split_search.h"
+#include "onnx_memopt/rewrite/two_phases.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -102,79 +103,144 @@ class Split final : public pass::Pass {
       options.enough_bytes = static_cast<int64_t>(
           share * static_cast<double>(*budget - kSteadyBytes));
     }
-    rewrite::SplitSearch search(options);
     ASSIGN_OR_RETURN(const double before_seconds,
                      rewrite::PredictSeconds(graph));
-    Graph changed = graph.Clone();
+    // Norms over an image end a region, unless they are written in two phases;
+    // what the statistics are of may be made twice, so that it is never there
+    // as a whole.
+    const int64_t min_bytes = profile->main().peak_bytes / kPartOfPeak;
+    using Form = std::optional<rewrite::TwoPhaseOptions>;
+    std::optional<Found> best;
+    for (const Form& form :
+         {Form(), Form({.min_bytes = min_bytes}),
+          Form({.min_bytes = min_bytes,
+                .again_bytes = min_bytes * kPartOfPeak / kAgainPartOfPeak})}) {
+      Graph start = graph.Clone();
+      rewrite::TwoPhases phases;
+      if (form.has_value()) {
+        phases = rewrite::TwoPhases::Write(start, *form);
+        if (phases.size() == 0) break;
+        if (form->again_bytes.has_value() && phases.made_again() == 0) break;
+      }
+      ASSIGN_OR_RETURN(
+          std::optional<Found> found,
+          Search(std::move(start), phases, options, before, context));
+      if (!found.has_value()) continue;
+      if (!best.has_value() ||
+          rewrite::Pays(best->peak_bytes, found->peak_bytes)) {
+        best = std::move(found);
+      }
+      if (budget && best->peak_bytes <= *budget - kSteadyBytes) break;
+    }
+    if (!best.has_value()) return false;
+    graph = std::move(best->graph);
+    context.analyses().InvalidateAll();
+    for (size_t i = 0; i < std::min(best->remarks.size(), kShownRegions); ++i) {
+      context.Remark(best->remarks[i]);
+    }
+    context.Remark(absl::StrCat(
+        best->remarks.size(),
+        best->remarks.size() == 1 ? " region" : " regions",
+        ", first run in ONNX Runtime ", FormatBytes(before), " -> ",
+        FormatBytes(best->peak_bytes), ", time ",
+        absl::StrFormat("%+.0f %%", 100 * (best->seconds / before_seconds - 1)),
+        " (predicted)"));
+    return true;
+  }
+
+  // The best state that was found.
+  struct Found {
+    Graph graph;
+    int64_t peak_bytes = 0;  // of the first run
+    double seconds = 0;
+    std::vector<std::string> remarks;  // one for each region
+  };
+
+  // Splits regions of `graph`, in which norms may be written in two phases,
+  // until none helps; nullopt if no state is better than `before_bytes`.
+  absl::StatusOr<std::optional<Found>> Search(
+      Graph graph, const rewrite::TwoPhases& phases,
+      rewrite::SplitSearchOptions options, int64_t before_bytes,
+      const pass::PassContext& context) const {
+    const std::optional<int64_t> budget = context.goals().budget_bytes;
+    options.together = phases.together();
+    if (phases.size() > 0) options.lower_peaks = kLowerPeaks;
+    rewrite::SplitSearch search(std::move(options));
     std::vector<std::string> remarks;
     // A region may pay only together with later ones: networks repeat blocks,
     // and the peak falls when the last of them is split. What comes after the
     // best of all states is dropped.
-    std::optional<Graph> best;
-    int64_t best_bytes = before;
-    size_t best_regions = 0;
-    double best_seconds = 0;
+    std::optional<Found> best;
+    int64_t best_bytes = before_bytes;
+    Graph whole = graph.Clone();
+    phases.RestoreUnused(whole);
+    ASSIGN_OR_RETURN(double seconds, rewrite::PredictSeconds(whole));
     while (static_cast<int64_t>(remarks.size()) < max_regions_) {
+      // What is written in two phases and not split yet does not stay.
+      ASSIGN_OR_RETURN(const double now, rewrite::PredictSeconds(graph));
+      search.set_max_seconds(context.max_seconds() + now - seconds);
       ASSIGN_OR_RETURN(const std::optional<rewrite::SplitFound> found,
-                       search.Find(changed));
+                       search.Find(graph));
       if (!found.has_value()) break;
       remarks.push_back(absl::StrCat(
-          Printable(changed.DisplayName(found->plan.nodes.front().node)),
-          " to ", Printable(changed.DisplayName(found->plan.nodes.back().node)),
-          " (", found->plan.nodes.size(), " nodes) in ",
-          found->plan.parts.ToString(),
+          Printable(graph.DisplayName(found->plan.nodes.front().node)), " to ",
+          Printable(graph.DisplayName(found->plan.nodes.back().node)), " (",
+          found->plan.nodes.size(), " nodes) in ", found->plan.parts.ToString(),
           " parts: ", FormatBytes(found->before_bytes), " -> ",
           FormatBytes(found->after_bytes)));
-      RETURN_IF_ERROR(SplitRegion(changed, found->plan).status());
+      RETURN_IF_ERROR(SplitRegion(graph, found->plan).status());
+      whole = graph.Clone();
+      phases.RestoreUnused(whole);
       ASSIGN_OR_RETURN(const analysis::RuntimePrediction then,
-                       rewrite::PredictForRewrite(changed));
-      ASSIGN_OR_RETURN(const double seconds, rewrite::PredictSeconds(changed));
+                       rewrite::PredictForRewrite(whole));
+      ASSIGN_OR_RETURN(seconds, rewrite::PredictSeconds(whole));
       if (seconds > context.max_seconds()) break;
       if (rewrite::Pays(best_bytes, then.peak_first_bytes)) {
-        best = changed.Clone();
         best_bytes = then.peak_first_bytes;
-        best_regions = remarks.size();
-        best_seconds = seconds;
+        best = Found{.graph = whole.Clone(),
+                     .peak_bytes = best_bytes,
+                     .seconds = seconds,
+                     .remarks = remarks};
       }
       if (budget && best_bytes <= *budget - kSteadyBytes) break;
     }
-    if (!best.has_value()) return false;
-    graph = *std::move(best);
-    context.analyses().InvalidateAll();
-    for (size_t i = 0; i < std::min(best_regions, kShownRegions); ++i) {
-      context.Remark(remarks[i]);
-    }
-    context.Remark(absl::StrCat(
-        best_regions, best_regions == 1 ? " region" : " regions",
-        ", first run in ONNX Runtime ", FormatBytes(before), " -> ",
-        FormatBytes(best_bytes), ", time ",
-        absl::StrFormat("%+.0f %%", 100 * (best_seconds / before_seconds - 1)),
-        " (predicted)"));
-    return true;
+    return best;
   }
 
   // What later runs take more than the first, beside tensors.
   static constexpr int64_t kSteadyBytes = 512 << 10;
   static constexpr size_t kShownRegions = 8;
+  // Norms of less than this part of the peak stay as they are.
+  static constexpr int64_t kPartOfPeak = 32;
+  // Buffers between norms are as large as the peak, and the runtime holds some
+  // of them longer than they live.
+  static constexpr int kLowerPeaks = 8;
+  // What is made twice takes at least this part of it.
+  static constexpr int64_t kAgainPartOfPeak = 5;
   // Each region that is tried costs a walk over the graph, and the larger the
   // graph, the more of them: the time is quadratic.
   static constexpr size_t kMaxNodes = 10'000;
 
   // Regions that may not pay: to test that any region may be split.
   absl::StatusOr<bool> Force(Graph& graph, pass::PassContext& context) const {
+    Graph whole = graph.Clone();
+    const rewrite::TwoPhases phases =
+        rewrite::TwoPhases::Write(whole, {.again_bytes = 0});
     int regions = 0;
     for (int64_t i = 0; i < force_; ++i) {
       const std::optional<rewrite::SplitPlan> plan =
-          rewrite::RandomRegion(graph, static_cast<uint64_t>(i));
+          rewrite::RandomRegion(whole, static_cast<uint64_t>(i));
       if (!plan.has_value()) continue;
-      Graph changed = graph.Clone();
+      Graph changed = whole.Clone();
       const absl::Status status = SplitRegion(changed, *plan).status();
       if (absl::IsFailedPrecondition(status)) continue;
       RETURN_IF_ERROR(status);
-      graph = std::move(changed);
+      whole = std::move(changed);
       ++regions;
     }
     if (regions == 0) return false;
+    phases.RestoreUnused(whole);
+    graph = std::move(whole);
     context.Remark(absl::StrCat(regions, " regions, forced"));
     return true;
   }

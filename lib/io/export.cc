@@ -397,9 +397,22 @@ class Exporter {
     *out->mutable_type() = ToTypeProto(value.type, &dims_);
   }
 
-  // A weight that a pass made. One that is large, or to be made from external
-  // data, is left to Save where the caller wants that.
+  // A weight that a pass made, or copied from the main graph of the source. One
+  // that is large, or to be made from external data, is left to Save where the
+  // caller wants that.
   absl::Status MakeTensor(const ir::Weight& weight, onnx::TensorProto* out) {
+    if (!weight.is_transformed() && weight.storage != ir::WeightStorage::kRaw) {
+      const auto& tensors = source_.proto().graph().initializer();
+      const auto copied = std::find_if(
+          tensors.begin(), tensors.end(),
+          [&](const auto& tensor) { return tensor.name() == weight.name; });
+      if (copied != tensors.end()) {
+        const std::string name = out->name();
+        *out = *copied;
+        out->set_name(name);
+        return absl::OkStatus();
+      }
+    }
     const bool external = weight.storage == ir::WeightStorage::kExternal;
     if (!external && !HasRawForm(weight)) {
       return absl::InternalError(absl::StrCat(

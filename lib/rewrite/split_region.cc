@@ -30,6 +30,9 @@ using ir::SplitWay;
 using ir::Type;
 using ir::ValueId;
 
+// Shapes that parts of an image may have, so that no two loops share them.
+constexpr int kShapes = 8;
+
 class Splitter {
  public:
   Splitter(Graph* graph, const SplitPlan& plan)
@@ -51,7 +54,7 @@ class Splitter {
     BoundaryNodes nodes(&builder_, plan_.block, body_);
     Boundary boundary;
     if (windows_.has_value()) {
-      boundary.ranges.emplace(&nodes, &*windows_);
+      boundary.ranges.emplace(&nodes, &*windows_, LoopsBefore() % kShapes);
     } else {
       boundary.equal.emplace(&nodes, plan_.parts);
     }
@@ -87,6 +90,14 @@ class Splitter {
     std::optional<SplitBoundary> equal;
     std::optional<WindowBoundary> ranges;
   };
+
+  // Scans that the block has already; this one is in no schedule yet.
+  int LoopsBefore() const {
+    const auto& nodes = graph_.block(plan_.block).nodes;
+    return static_cast<int>(std::count_if(
+        nodes.begin(), nodes.end(),
+        [&](NodeId id) { return graph_.node(id).op_type == "Scan"; }));
+  }
 
   int MakerLevel(ValueId inner) const {
     return windows_->level(graph_.value(inner).producer);

@@ -17,6 +17,7 @@
 #include "onnx_memopt/rewrite/region_windows.h"
 #include "onnx_memopt/rewrite/working_memory.h"
 #include "onnx_memopt/support/status_macros.h"
+#include "rewrite/region_rules.h"
 #include "rewrite/region_time.h"
 
 namespace onnx_memopt::rewrite {
@@ -34,6 +35,8 @@ using ir::ValueId;
 
 // A few of them, evenly spread: small and large numbers of parts.
 constexpr size_t kMaxPartCounts = 8;
+// Where so many divide the extent, others are left out.
+constexpr int kEnoughPartCounts = 3;
 // Ends of a region that are tried on each side of its seed.
 constexpr size_t kMaxCuts = 6;
 constexpr size_t kMaxSeeds = 12;
@@ -46,6 +49,10 @@ constexpr int64_t kOverlapping[] = {2,  3,  4,  6,  8,  12,  16,
 constexpr int64_t kMaxParts = 4096;
 // Of a matrix product in a part that overlaps others.
 constexpr int64_t kOverlappingRows = 128;
+// What a region may leave more than the one that it is like.
+constexpr double kAsGood = 1.1;
+// Lower peaks are tried from this part of the highest on.
+constexpr double kLowerPeak = 0.5;
 // A region of 16 times the nodes may hold twice the bytes.
 constexpr double kWidth = 0.25;
 // Gain per time of regions that cost next to none: as if it were this part of
@@ -93,7 +100,12 @@ class SplitSearch::Place {
       for (int seed : seeds) {
         RETURN_IF_ERROR(TryRecipe(recipe, seed));
       }
-      if (found_.has_value()) return std::move(found_);
+      // Where it gains less than it did, others may gain more.
+      if (found_.has_value() &&
+          ShareLeft(*found_) <= kAsGood * recipe.share_left) {
+        return std::move(found_);
+      }
+      found_.reset();
     }
     FindCrossing();
     for (int seed : seeds) {
@@ -105,12 +117,18 @@ class SplitSearch::Place {
     RETURN_IF_ERROR(ChooseParts());
     recipe_.parts = found_->plan.parts;
     recipe_.part = found_->plan.part;
+    recipe_.share_left = ShareLeft(*found_);
     recipes->push_back(recipe_);
     return std::move(found_);
   }
 
  private:
   int64_t Bytes(ValueId value) const { return sizes_.bytes(value).value_or(0); }
+
+  static double ShareLeft(const SplitFound& found) {
+    return static_cast<double>(found.after_bytes) /
+           static_cast<double>(found.before_bytes);
+  }
 
   // The node at the peak, and what makes or reads the large tensors there.
   std::vector<int> Seeds(int peak) const {
@@ -209,74 +227,28 @@ class SplitSearch::Place {
       }
       counts.push_back({.count = windows->parts(), .part = part});
     }
+    // Parts that do not divide the extent are copied once more when they are
+    // joined, and take more room than the result.
+    const auto divides = [&](const Parts& parts) {
+      return extent % *parts.part == 0;
+    };
+    if (std::count_if(counts.begin(), counts.end(), divides) >=
+        kEnoughPartCounts) {
+      std::erase_if(counts,
+                    [&](const Parts& parts) { return !divides(parts); });
+    }
     return counts;
   }
 
-  // Chains of cheap nodes are fused by runtimes: what a region of these alone
-  // would save is not there.
-  bool HasProduct(const SplitPlan& plan) const {
-    return std::any_of(plan.nodes.begin(), plan.nodes.end(),
-                       [&](const SplitNode& split) {
-                         return graph_.node(split.node).info->recompute ==
-                                ir::RecomputeCost::kExpensive;
+  bool LeavesOneOfTwo(const SplitPlan& plan) const {
+    llvm::DenseSet<NodeId> inside;
+    for (const SplitNode& split : plan.nodes) inside.insert(split.node);
+    return std::any_of(options_.together.begin(), options_.together.end(),
+                       [&](const auto& pair) {
+                         return inside.contains(pair.first) &&
+                                !inside.contains(pair.second) &&
+                                flow_.position(pair.second) >= 0;
                        });
-  }
-
-  // ONNX Runtime runs a convolution together with the activation and the
-  // residual sum behind it, and keeps a blocked layout from one to the next: at
-  // a cut between them tensors of their own would appear.
-  bool CutsConvolutions(const SplitPlan& plan) const {
-    llvm::DenseSet<int> inside;
-    for (const SplitNode& split : plan.nodes) {
-      inside.insert(flow_.position(split.node));
-    }
-    const auto is_convolution = [&](int position) {
-      return IsConvolution(graph_.node(flow_.node(position)));
-    };
-    const auto keeps_layout = [&](int position) {
-      return KeepsBlockedLayout(graph_.node(flow_.node(position)));
-    };
-    // A convolution outside that reads what the region makes reads it as it
-    // comes, and ranges that overlap are copies anyway.
-    const bool copies = NeedsWindows(plan);
-    const auto is_cut = [&](int from, int to) {
-      return inside.contains(from) != inside.contains(to) &&
-             ((is_convolution(from) && keeps_layout(to)) ||
-              (is_convolution(to) && inside.contains(to) && !copies &&
-               keeps_layout(from)));
-    };
-    for (int position : inside) {
-      for (ValueId operand : graph_.node(flow_.node(position)).operands) {
-        const int producer = flow_.producer(operand);
-        if (producer >= 0 && is_cut(producer, position)) return true;
-      }
-      for (ValueId result : graph_.node(flow_.node(position)).results) {
-        if (result == kNoValue) continue;
-        for (int user : flow_.users(result)) {
-          if (is_cut(position, user)) return true;
-        }
-      }
-    }
-    return false;
-  }
-
-  // A runtime lays the weights of products out when it loads the model, for the
-  // main graph and its subgraphs; in subgraphs of those it does so in every
-  // run.
-  bool ReadsLargeWeights(const SplitPlan& plan) const {
-    for (const SplitNode& split : plan.nodes) {
-      const ir::Node& node = graph_.node(split.node);
-      // Blocked layouts of convolutions run over into what follows them.
-      if (IsConvolution(node)) return true;
-      for (ValueId operand : node.operands) {
-        if (operand != kNoValue &&
-            graph_.value(operand).kind == ir::ValueKind::kInitializer &&
-            Bytes(operand) > kSmallWeightBytes) {
-          return true;
-        }
-      }
-    }
-    return false;
   }
 
   // Parts that overlap are copies, and do not fall on the blocks that products
@@ -402,8 +374,10 @@ class SplitSearch::Place {
                                   int end) const {
     std::optional<SplitPlan> plan = GrowRegion(flow_, seed, way, begin, end);
     if (plan.has_value() &&
-        (!HasProduct(*plan) || CutsConvolutions(*plan) ||
-         (flow_.block() != ir::kMainBlock && ReadsLargeWeights(*plan)))) {
+        (!HasProduct(graph_, *plan) || CutsConvolutions(flow_, *plan) ||
+         LeavesOneOfTwo(*plan) ||
+         (flow_.block() != ir::kMainBlock &&
+          ReadsLargeWeights(graph_, sizes_, *plan)))) {
       plan.reset();
     }
     return plan;
@@ -491,6 +465,13 @@ class SplitSearch::Place {
     const size_t same_after = static_cast<size_t>(flow_.size() - 1 - last);
     for (size_t p = static_cast<size_t>(first); p + same_after < nodes.size();
          ++p) {
+      // A node that stood among those of the region has a peak of its own,
+      // which is no worse for it.
+      const int old = flow_.position(nodes[p]);
+      if (old >= 0 && old != memory_.peak_step &&
+          after.bytes[p] <= memory_.bytes[old]) {
+        continue;
+      }
       found.after_bytes = std::max(found.after_bytes, after.bytes[p]);
     }
     return std::optional<SplitFound>(std::move(found));
@@ -512,15 +493,28 @@ class SplitSearch::Place {
     return true;
   }
 
+  // What loops take that are there already: to take less gains nothing.
+  int64_t HeldByLoops() const {
+    int64_t held = 0;
+    if (options_.lower_peaks == 0) return held;
+    for (int p = 0; p < flow_.size(); ++p) {
+      if (!graph_.node(flow_.node(p)).blocks.empty()) {
+        held = std::max(held, memory_.bytes[p]);
+      }
+    }
+    return held;
+  }
+
   absl::Status ChooseParts() {
     const int64_t best = found_->after_bytes;
+    const int64_t held = HeldByLoops();
     const std::vector<Parts> counts = PartCounts(found_->plan);
     for (const Parts& parts : counts) {
       SplitPlan plan = found_->plan;
       Take(parts, &plan);
       ASSIGN_OR_RETURN(std::optional<SplitFound> found, Measure(plan));
       if (found.has_value() &&
-          (found->after_bytes <= options_.enough_bytes ||
+          (found->after_bytes <= std::max(options_.enough_bytes, held) ||
            static_cast<double>(found->after_bytes) <=
                options_.tolerance * static_cast<double>(best))) {
         found_ = std::move(found);
@@ -584,6 +578,34 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
   for (size_t i = path.size(); i-- > 0;) {
     if (memory[i].bytes.size() != graph.block(path[i]).nodes.size()) continue;
     Place place(options_, graph, path[i], *sizes, memory[i], *time);
+    ASSIGN_OR_RETURN(std::optional<SplitFound> found, place.Run(&recipes_));
+    if (found.has_value()) return found;
+  }
+  if (options_.lower_peaks == 0 || memory.front().peak_step < 0) {
+    return std::optional<SplitFound>();
+  }
+  // Lower peaks of the main graph: buffers that the runtime holds, and its
+  // arena, may make more of them.
+  WorkingMemory& main = memory.front();
+  const auto& nodes = graph.block(ir::kMainBlock).nodes;
+  if (main.bytes.size() != nodes.size()) return std::optional<SplitFound>();
+  const auto least = static_cast<int64_t>(
+      kLowerPeak * static_cast<double>(main.bytes[main.peak_step]));
+  std::vector<std::pair<int64_t, int>> peaks;
+  for (size_t p = 0; p < nodes.size(); ++p) {
+    const int64_t before = p == 0 ? 0 : main.bytes[p - 1];
+    const int64_t behind = p + 1 == nodes.size() ? 0 : main.bytes[p + 1];
+    if (graph.node(nodes[p]).blocks.empty() && main.bytes[p] >= least &&
+        main.bytes[p] > before && main.bytes[p] >= behind) {
+      peaks.emplace_back(-main.bytes[p], static_cast<int>(p));
+    }
+  }
+  std::sort(peaks.begin(), peaks.end());
+  peaks.resize(std::min<size_t>(peaks.size(),
+                                static_cast<size_t>(options_.lower_peaks)));
+  for (const auto& [bytes, step] : peaks) {
+    main.peak_step = step;
+    Place place(options_, graph, ir::kMainBlock, *sizes, main, *time);
     ASSIGN_OR_RETURN(std::optional<SplitFound> found, place.Run(&recipes_));
     if (found.has_value()) return found;
   }

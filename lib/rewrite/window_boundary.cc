@@ -59,7 +59,8 @@ absl::StatusOr<ValueId> WindowBoundary::Input(ValueId whole, int axis,
 
 absl::StatusOr<ValueId> WindowBoundary::Cut(ValueId inner, ValueId whole,
                                             int axis, int from, int to,
-                                            std::vector<NodeId>* order) {
+                                            std::vector<NodeId>* order,
+                                            int unit_axes) {
   const auto& levels = windows_.levels();
   if (levels[static_cast<size_t>(from)].length ==
           levels[static_cast<size_t>(to)].length &&
@@ -69,12 +70,13 @@ absl::StatusOr<ValueId> WindowBoundary::Cut(ValueId inner, ValueId whole,
       windows_.deficit(whole, axis) == 0) {
     return inner;
   }
-  return Take(inner, whole, axis, from, to, order);
+  return Take(inner, whole, axis, from, to, order, unit_axes);
 }
 
 absl::StatusOr<ValueId> WindowBoundary::Take(ValueId from_value, ValueId whole,
                                              int axis, int from, int to,
-                                             std::vector<NodeId>* order) {
+                                             std::vector<NodeId>* order,
+                                             int unit_axes) {
   const ir::Graph& graph = builder_.graph();
   const Type type = graph.value(from_value).type;
   const std::string name = graph.value(whole).name;
@@ -112,8 +114,21 @@ absl::StatusOr<ValueId> WindowBoundary::Take(ValueId from_value, ValueId whole,
                                                  Count(size)))
               .first;
     }
-    const ValueId at = add("Add", {indices->second, begin}, Int64List(size),
-                           absl::StrCat(name, "/at"), {});
+    ValueId at = add("Add", {indices->second, begin}, Int64List(size),
+                     absl::StrCat(name, "/at"), {});
+    if (unit_axes > 0) {
+      std::vector<int64_t> dims(static_cast<size_t>(unit_axes) + 1, 1);
+      dims[0] = size;
+      Shape index;
+      for (const int64_t dim : dims) index.emplace_back(dim);
+      shape.insert(shape.begin() + axis + 1, static_cast<size_t>(unit_axes),
+                   std::optional<Dim>(1));
+      const ValueId target = builder_.Int64s(
+          nodes_.body(), absl::StrCat(name, "/index_shape"), dims);
+      at =
+          add("Reshape", {at, target}, Type::Tensor(ElementType::kInt64, index),
+              absl::StrCat(name, "/index"), {});
+    }
     return add("Gather", {from_value, at}, Type::Tensor(type.element, shape),
                base, {{"axis", int64_t{axis}}});
   }
@@ -362,10 +377,11 @@ absl::Status WindowBoundary::Output(ValueId inner, ValueId whole, int axis,
         "nothing that is split comes in, and the number of parts is not known");
   }
   std::vector<NodeId> order;
-  ASSIGN_OR_RETURN(const ValueId part, Cut(inner, whole, axis, level,
-                                           windows_.part_level(), &order));
+  ASSIGN_OR_RETURN(const ValueId part,
+                   Cut(inner, whole, axis, level, windows_.part_level(), &order,
+                       unit_axes_));
   for (const NodeId node : order) nodes_.Append(Place::kBodyEnd, node);
-  const Shape part_shape = *graph.value(part).type.shape;
+  Shape part_shape = *graph.value(part).type.shape;
   Shape stacked = part_shape;
   stacked.insert(stacked.begin(), windows_.parts());
   ValueId value =
@@ -388,6 +404,11 @@ absl::Status WindowBoundary::Output(ValueId inner, ValueId whole, int axis,
                        Type::Tensor(type.element, transposed),
                        absl::StrCat(name, "/ordered"), {{"perm", permutation}});
   }
+  // Without the axes of one element behind it.
+  part_shape.erase(
+      part_shape.begin() + axis + 1,
+      part_shape.begin() + axis + 1 +
+          static_cast<std::ptrdiff_t>(part_shape.size() - type.shape->size()));
   Shape joined = part_shape;
   const std::optional<Dim> rows = Mul(windows_.parts(), *part_shape[axis]);
   if (!rows.has_value()) {

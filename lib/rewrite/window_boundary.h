@@ -28,8 +28,16 @@ namespace onnx_memopt::rewrite {
 
 class WindowBoundary {
  public:
-  WindowBoundary(BoundaryNodes* nodes, const RegionWindows* windows)
-      : nodes_(*nodes), builder_(nodes->builder()), windows_(*windows) {}
+  // Results get so many axes of one element behind the one that is split, as
+  // long as they are parts. A runtime that lends the buffer of a dead tensor to
+  // one of the same shape holds it until then; parts of no two loops should
+  // have the same shape.
+  WindowBoundary(BoundaryNodes* nodes, const RegionWindows* windows,
+                 int unit_axes)
+      : nodes_(*nodes),
+        builder_(nodes->builder()),
+        windows_(*windows),
+        unit_axes_(unit_axes) {}
 
   // The range of `whole` at `level`, as a value of the body.
   absl::StatusOr<ir::ValueId> Input(ir::ValueId whole, int axis, int level);
@@ -38,10 +46,12 @@ class WindowBoundary {
   absl::Status Output(ir::ValueId inner, ir::ValueId whole, int axis,
                       int level);
   // The range of `whole` at level `to`, of `inner`, the range at level `from`.
-  // The nodes that take it are added to `order`.
+  // The nodes that take it are added to `order`. If it has to be taken, axes of
+  // one element may come with it.
   absl::StatusOr<ir::ValueId> Cut(ir::ValueId inner, ir::ValueId whole,
                                   int axis, int from, int to,
-                                  std::vector<ir::NodeId>* order);
+                                  std::vector<ir::NodeId>* order,
+                                  int unit_axes = 0);
 
   // A Scan needs something to go over.
   absl::Status EnsureInput();
@@ -65,7 +75,8 @@ class WindowBoundary {
   ir::ValueId BeginsAtRunTime(ir::ValueId extent, int level);
   absl::StatusOr<ir::ValueId> Take(ir::ValueId from_value, ir::ValueId whole,
                                    int axis, int from, int to,
-                                   std::vector<ir::NodeId>* order);
+                                   std::vector<ir::NodeId>* order,
+                                   int unit_axes = 0);
   // The elements to keep of `parts` joined parts.
   ir::ValueId KeptIndices(ir::ValueId whole, int axis);
   ir::ValueId JoinedShape(ir::ValueId ordered, const ir::Shape& joined,
@@ -80,6 +91,7 @@ class WindowBoundary {
   BoundaryNodes& nodes_;
   Builder& builder_;
   const RegionWindows& windows_;
+  const int unit_axes_;
   std::vector<Offset> offsets_;
   llvm::DenseMap<int64_t, ir::ValueId> indices_;  // 0 ... n - 1, by n
   ir::ValueId extent_ = ir::kNoValue;             // at run time

@@ -101,6 +101,47 @@ class Builder:
                         channels, scale)
 
     def normalize(self) -> None:
+        self.rng.choice([self.batch_norm, self.instance_norm,
+                         self.group_norm, self.squeeze])()
+
+    def instance_norm(self) -> None:
+        x, channels, scale = self.tensors[-1]
+        self.add("InstanceNormalization",
+                 [x, self.weight((channels,)), self.weight((channels,))],
+                 channels, scale, epsilon=1e-3)
+
+    def group_norm(self) -> None:
+        """As PyTorch's exporter writes it."""
+        x, channels, scale = self.tensors[-1]
+        groups = channels // self.rng.choice([2, 4])
+        self.nodes.append(helper.make_node("Shape", [x], [f"{x}/shape"]))
+        self.add("Reshape", [x, self.constant([0, groups, -1], np.int64)],
+                 channels, scale)
+        self.add("InstanceNormalization",
+                 [self.tensors[-1][0], self.weight((groups,)),
+                  self.weight((groups,))], channels, scale)
+        self.add("Reshape", [self.tensors[-1][0], f"{x}/shape"], channels,
+                 scale)
+        self.add("Mul", [self.tensors[-1][0], self.weight((channels, 1, 1))],
+                 channels, scale)
+        self.add("Add", [self.weight((channels, 1, 1)), self.tensors[-1][0]],
+                 channels, scale)
+        # What is between them is none of the images.
+        self.tensors[-6:-1] = self.tensors[-6:-5]
+
+    def squeeze(self) -> None:
+        """What the mean of the image says scales each channel."""
+        x, channels, scale = self.tensors[-1]
+        mean = f"{x}/mean"
+        self.nodes.append(helper.make_node(
+            *self.rng.choice([
+                ("GlobalAveragePool", [x], [mean]),
+                ("ReduceMax", [x, self.constant([2, -1], np.int64)], [mean]),
+            ])))
+        self.nodes.append(helper.make_node("Sigmoid", [mean], [f"{mean}/gate"]))
+        self.add("Mul", [x, f"{mean}/gate"], channels, scale)
+
+    def batch_norm(self) -> None:
         x, channels, scale = self.tensors[-1]
         variance = self.constant(np.linspace(0.5, 2, channels), np.float32)
         self.add("BatchNormalization",

@@ -11,6 +11,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,6 +37,13 @@ struct SplitSearchOptions {
   // Live bytes that are low enough. Of regions that reach them the fastest is
   // taken; of others the one that gains most for its time. 0: none are.
   int64_t enough_bytes = 0;
+  // Pairs of nodes: a region with the first one has the second one, too, where
+  // that is in the same block. Statistics of what a region makes cost next to
+  // nothing inside it, and outside a copy of all that they are of.
+  std::vector<std::pair<ir::NodeId, ir::NodeId>> together;
+  // Where nothing helps at the highest step, so many lower peaks of the main
+  // graph are tried.
+  int lower_peaks = 0;
   // Regions tried at one place.
   int max_candidates = 400;
 };
@@ -57,11 +65,16 @@ struct SplitRecipe {
   int end = 0;
   ir::Dim parts;
   std::optional<int64_t> part;
+  double share_left = 1;  // working memory after, over what it was before
 };
 
 class SplitSearch {
  public:
-  explicit SplitSearch(SplitSearchOptions options) : options_(options) {}
+  explicit SplitSearch(SplitSearchOptions options)
+      : options_(std::move(options)) {}
+
+  // What the whole graph may take from now on.
+  void set_max_seconds(double seconds) { options_.max_seconds = seconds; }
 
   // The best region that covers the peak of the graph's working memory, or of
   // a subgraph that runs there; nullopt if none is worth it.
