@@ -104,6 +104,8 @@ struct EstimateFit {
   double tflops_tf32 = 0;
   double tflops_16 = 0;
   double tflops_8 = 0;
+  std::string source;  // of these figures: the vendor's document
+  std::string address;
   bool fits = false;
   int64_t free_bytes = 0;  // negative: what is missing
   // Where it does not fit: the cheapest changes that make it fit; empty: none

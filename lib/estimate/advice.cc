@@ -430,7 +430,9 @@ absl::StatusOr<std::vector<EstimateFit>> FitGpus(
                     .tflops_32 = gpu.tflops_32,
                     .tflops_tf32 = gpu.tflops_tf32,
                     .tflops_16 = gpu.tflops_16,
-                    .tflops_8 = gpu.tflops_8};
+                    .tflops_8 = gpu.tflops_8,
+                    .source = gpu.source,
+                    .address = gpu.address};
     fit.free_bytes = gpu.memory_bytes - base.worst().total_bytes;
     fit.fits = fit.free_bytes >= 0;
     for (Candidate& candidate : candidates) {

@@ -65,8 +65,10 @@ Cuts FindCuts(const ModelFacts& facts, const Lives& lives, UnitIndex longest) {
     const UnitIndex first = lives.first[b];
     const UnitIndex last = lives.last[b];
     if (first < 0) continue;
-    const int64_t size = facts.buffers[b].Bytes(1, 4);
-    bytes[first] = SaturatingAdd(bytes[first], size);
+    // Sums of a million such sizes do not overflow.
+    const int64_t size =
+        std::min(facts.buffers[b].Bytes(1, 4), kMostBlockBytes);
+    bytes[first] += size;
     bytes[last] -= size;
     if (last - first > longest) continue;
     ++count[first];
@@ -77,7 +79,7 @@ Cuts FindCuts(const ModelFacts& facts, const Lives& lives, UnitIndex longest) {
   int32_t crossing = 0;
   UnitIndex begin = 0;
   for (UnitIndex u = 0; u + 1 < units; ++u) {
-    crossing_bytes = SaturatingAdd(crossing_bytes, bytes[u]);
+    crossing_bytes += bytes[u];
     crossing += count[u];
     // Not twice between the same two layers, where only shapes are computed.
     if (crossing != 1 || !HasGradient(facts, u)) continue;

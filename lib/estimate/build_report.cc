@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -319,6 +320,13 @@ class Builder {
           Count(facts.attentions, "attention"), facts.attentions == 1 ? "" : "",
           " counted as the graph has it, scores and all; --attention fused is "
           "what scaled_dot_product_attention takes on a GPU"));
+    }
+    const Gpu* gpu = FindGpu(request_.gpu);
+    const bool bfloat16 = c_.precision->activation_bytes == 2 &&
+                          !absl::EndsWith(c_.precision->name, "fp16");
+    if (gpu != nullptr && bfloat16 && !gpu->bfloat16) {
+      report_.notes.push_back(absl::StrCat(
+          gpu->name, " has no fast bfloat16 arithmetic: --precision fp16"));
     }
     const bool unfused_zero =
         c_.zero > 0 && c_.data_parallel == 1 && !c_.offload_optimizer;

@@ -54,6 +54,7 @@ Json ToJson(const EstimateFit& fit) {
         {"tf32", fit.tflops_tf32},
         {"fp16", fit.tflops_16},
         {"fp8", fit.tflops_8}}},
+      {"source", {{"title", fit.source}, {"address", fit.address}}},
       {"fits", fit.fits},
       {"free_bytes", fit.free_bytes},
       {"changes", fit.changes},

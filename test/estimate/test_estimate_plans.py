@@ -189,6 +189,19 @@ def test_the_report_has_the_rates_of_the_table(bin_dir):
     for fit, gpu in zip(fits, GPUS["gpus"]):
         for name, rate in fit["tflops"].items():
             assert rate == gpu["tflops"].get(name, 0)
+        source = GPUS["sources"][gpu["source"]]
+        assert fit["source"] == {key: source[key]
+                                 for key in ("title", "address")}
+
+
+def test_a_gpu_without_bfloat16_is_said_to_have_none(bin_dir):
+    for gpu, precision, says in (("V100-16GB", "bf16", True),
+                                 ("V100-16GB", "autocast-bf16", True),
+                                 ("V100-16GB", "fp16", False),
+                                 ("A100-80GB", "bf16", False)):
+        notes = estimate(bin_dir, CONVOLUTIONS, "--gpu", gpu, "--precision",
+                         precision)["notes"]
+        assert any("bfloat16" in note for note in notes) is says
 
 
 # ---- files for other tools, by what their documentation lists

@@ -169,7 +169,9 @@ function hardware(estimate: Estimate): HTMLElement | null {
     'Dense arithmetic in TFLOP/s; links in both directions.', plainTable(
       ['GPU', 'memory', 'GB/s', 'link GB/s', 'fp32', 'tf32', '16-bit', 'fp8',
         'this set-up', 'options'],
-      estimate.fits.map((fit) => [printable(fit.gpu),
+      estimate.fits.map((fit) => [
+        h('span', { title: `${fit.source.title}, ${fit.source.address}` },
+          printable(fit.gpu)),
         formatBytes(fit.memory_bytes), rate(fit.bandwidth_gbs),
         rate(fit.nvlink_gbs), rate(fit.tflops.fp32), rate(fit.tflops.tf32),
         rate(fit.tflops.fp16), rate(fit.tflops.fp8), ...fitText(fit)]),

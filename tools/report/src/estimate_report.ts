@@ -50,6 +50,7 @@ export interface Fit {
   bandwidth_gbs: number;
   nvlink_gbs: number;
   tflops: { fp32: number; tf32: number; fp16: number; fp8: number };
+  source: { title: string; address: string };
   fits: boolean;
   free_bytes: number;
   changes: string[];
