@@ -185,7 +185,7 @@ def test_the_tiny_gpt2_learns_the_documentation(tmp_path):
     count, batch, length = 8, 2, 32
     run = trainer(source, tmp_path, "--optimizer", "adamw", "--clip-norm", "1",
                   "--accumulate", str(count))
-    steps = 1500
+    steps = 2500
     run.learning_rate = lambda step: 4e-3 * min(step / 50, 1 - step / steps)
 
     def pieces():
