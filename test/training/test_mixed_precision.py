@@ -53,7 +53,7 @@ def test_three_steps_follow_those_in_float32(name, tmp_path):
             assert loop.state[key].dtype == value.dtype
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["resnet_bn", "unet_gn", "llama_tiny"])
 def test_gradients_are_those_of_float32_but_for_rounding(name, tmp_path):
     model, values = reference(name)
     step = train_step.make_step(model, tmp_path, "--optimizer", "none",
