@@ -64,7 +64,9 @@ class HalfPrecision final : public pass::Pass {
   absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
     Graph changed = graph.Clone();
     const rewrite::InlineResult inlined = rewrite::InlineCalls(&changed);
-    RETURN_IF_ERROR(CheckOpset(&changed));
+    if (const absl::Status fits = CheckOpset(&changed); !fits.ok()) {
+      return context.LeaveAsIs(fits);
+    }
     absl::StatusOr<HalfPlan> plan = rewrite::PlanHalf(changed, options_);
     if (!plan.ok()) return context.LeaveAsIs(plan.status());
     ASSIGN_OR_RETURN(const HalfCounts counts,
@@ -96,6 +98,11 @@ class HalfPrecision final : public pass::Pass {
  private:
   absl::Status CheckOpset(Graph* graph) const {
     const int opset = rewrite::Builder(graph).opset();
+    if (opset == 0) {
+      return absl::FailedPreconditionError(
+          "outside of functions it has none of ONNX's own operators, so the "
+          "version that Cast would have is not known");
+    }
     if (options_.type != ir::ElementType::kBfloat16 ||
         opset >= kBfloat16Opset) {
       return absl::OkStatus();
