@@ -187,22 +187,23 @@ absl::StatusOr<std::unique_ptr<pass::Pass>> MakeHalfPrecision(
   HalfOptions half;
   ASSIGN_OR_RETURN(
       const size_t type,
-      options.Choice("type", {"float16", "bfloat16"}, "float16 or bfloat16"));
+      options.Choice("type", {"float16", "bfloat16"}, "or bfloat16"));
   half.type =
       type == 0 ? ir::ElementType::kFloat16 : ir::ElementType::kBfloat16;
-  ASSIGN_OR_RETURN(const size_t interface,
-                   options.Choice("interface", {"float32", "half"},
-                                  "type of the model's inputs and outputs"));
+  ASSIGN_OR_RETURN(
+      const size_t interface,
+      options.Choice("interface", {"float32", "half"},
+                     "or half: type of the model's inputs and outputs"));
   half.keep_interface = interface == 0;
   ASSIGN_OR_RETURN(
       const size_t range,
       options.Choice("out-of-range", {"keep", "clamp", "round"},
-                     "weights that 16 bits cannot hold: keep them in float32, "
-                     "clamp or round them"));
+                     "or clamp, round: weights that 16 bits cannot hold"));
   half.out_of_range = static_cast<OutOfRange>(range);
-  ASSIGN_OR_RETURN(const size_t sensitive,
-                   options.Choice("sensitive", {"float32", "half"},
-                                  "type in which sensitive ops compute"));
+  ASSIGN_OR_RETURN(
+      const size_t sensitive,
+      options.Choice("sensitive", {"float32", "half"},
+                     "or half: type in which sensitive ops compute"));
   half.sensitive_in_half = sensitive == 1;
   return std::make_unique<HalfPrecision>(half);
 }
