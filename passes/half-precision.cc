@@ -64,7 +64,9 @@ class HalfPrecision final : public pass::Pass {
   absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
     Graph changed = graph.Clone();
     const rewrite::InlineResult inlined = rewrite::InlineCalls(&changed);
-    RETURN_IF_ERROR(CheckOpset(&changed));
+    if (const absl::Status fits = CheckOpset(&changed); !fits.ok()) {
+      return context.LeaveAsIs(fits);
+    }
     absl::StatusOr<HalfPlan> plan = rewrite::PlanHalf(changed, options_);
     if (!plan.ok()) return context.LeaveAsIs(plan.status());
     ASSIGN_OR_RETURN(const HalfCounts counts,
@@ -96,6 +98,11 @@ class HalfPrecision final : public pass::Pass {
  private:
   absl::Status CheckOpset(Graph* graph) const {
     const int opset = rewrite::Builder(graph).opset();
+    if (opset == 0) {
+      return absl::FailedPreconditionError(
+          "outside of functions it has none of ONNX's own operators, so the "
+          "version that Cast would have is not known");
+    }
     if (options_.type != ir::ElementType::kBfloat16 ||
         opset >= kBfloat16Opset) {
       return absl::OkStatus();
@@ -180,22 +187,23 @@ absl::StatusOr<std::unique_ptr<pass::Pass>> MakeHalfPrecision(
   HalfOptions half;
   ASSIGN_OR_RETURN(
       const size_t type,
-      options.Choice("type", {"float16", "bfloat16"}, "float16 or bfloat16"));
+      options.Choice("type", {"float16", "bfloat16"}, "or bfloat16"));
   half.type =
       type == 0 ? ir::ElementType::kFloat16 : ir::ElementType::kBfloat16;
-  ASSIGN_OR_RETURN(const size_t interface,
-                   options.Choice("interface", {"float32", "half"},
-                                  "type of the model's inputs and outputs"));
+  ASSIGN_OR_RETURN(
+      const size_t interface,
+      options.Choice("interface", {"float32", "half"},
+                     "or half: type of the model's inputs and outputs"));
   half.keep_interface = interface == 0;
   ASSIGN_OR_RETURN(
       const size_t range,
       options.Choice("out-of-range", {"keep", "clamp", "round"},
-                     "weights that 16 bits cannot hold: keep them in float32, "
-                     "clamp or round them"));
+                     "or clamp, round: weights that 16 bits cannot hold"));
   half.out_of_range = static_cast<OutOfRange>(range);
-  ASSIGN_OR_RETURN(const size_t sensitive,
-                   options.Choice("sensitive", {"float32", "half"},
-                                  "type in which sensitive ops compute"));
+  ASSIGN_OR_RETURN(
+      const size_t sensitive,
+      options.Choice("sensitive", {"float32", "half"},
+                     "or half: type in which sensitive ops compute"));
   half.sensitive_in_half = sensitive == 1;
   return std::make_unique<HalfPrecision>(half);
 }

@@ -355,7 +355,7 @@ absl::StatusOr<std::unique_ptr<pass::Pass>> MakeTieLayers(
   TieOptions tie;
   ASSIGN_OR_RETURN(const size_t share,
                    options.Choice("share", {"all", "pairs"},
-                                  "all blocks, or every second with the one "
+                                  "or pairs: every second block with the one "
                                   "before it"));
   tie.pairs = share == 1;
   ASSIGN_OR_RETURN(tie.groups,

@@ -87,7 +87,8 @@ class Inliner {
     graph_.mutable_block(block).nodes = std::move(schedule);
   }
 
-  // "" if the call can be replaced by its body.
+  // "" if the call can be replaced by its body. Recursive: calls are nested no
+  // deeper than the importer allows.
   std::string WhyNot(NodeId call) const {
     std::set<ValueId> missing(graph_.node(call).results.begin(),
                               graph_.node(call).results.end());
@@ -114,8 +115,13 @@ class Inliner {
                                 "written anew");
           }
         }
-        // Calls in it are looked at when it has been inlined.
-        if (node.is_call) continue;
+        // A call in it would be written anew, and the IR does not say which
+        // overload of a function it calls: it has to go too.
+        if (node.is_call) {
+          const std::string why = WhyNot(id);
+          if (!why.empty()) return why;
+          continue;
+        }
         pending.insert(pending.end(), node.blocks.begin(), node.blocks.end());
       }
     }

@@ -87,8 +87,8 @@ onnx-memopt-COMMAND:
                            which GPU it fits, what to change
   verify BEFORE AFTER      run both models in ONNX Runtime and compare outputs,
                            memory and time; needs Python and onnxruntime
-  tensors BEFORE AFTER     compare tensors of one name and say which overflow, for
-                           a model in 16 bits; needs onnx too
+  tensors BEFORE AFTER     say which tensors of a model in 16 bits overflow;
+                           needs Python, onnxruntime and onnx
   diff A.json B.json       what changed between two reports, for reviews
 
   -h, --help               this text
