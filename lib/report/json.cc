@@ -232,9 +232,8 @@ std::string ReportToJson(const Report& report, absl::string_view tool_version) {
       {"total_flops", report.total_flops},
       {"before", ToJson(report.before)},
       {"after", ToJson(report.after)},
-      {"time_ratio", report.time_ratio
-                         ? Json(InThousandths(*report.time_ratio))
-                         : Json(nullptr)},
+      {"time_ratio", report.time_ratio ? Json(InThousandths(*report.time_ratio))
+                                       : Json(nullptr)},
       {"budget", ToJson(report.budget)},
       {"checkpoints", ListToJson(report.checkpoints)},
       {"pareto", ListToJson(report.pareto)},
