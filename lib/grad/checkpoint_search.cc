@@ -48,7 +48,10 @@ plan::RecomputeOptions PlannerOptions(int64_t max_moves) {
 
 }  // namespace
 
-int64_t PlannedBudget(int64_t budget) { return budget - budget / 16; }
+int64_t PlannedBudget(int64_t budget) {
+  constexpr int64_t kMostConstant = 8 << 20;
+  return budget - budget / 16 - std::min(kMostConstant, budget / 8);
+}
 
 absl::Status CheckpointPlanner::AddPoint(
     std::vector<int32_t> runs, CheckpointSearch* search,
