@@ -194,8 +194,12 @@ class Run {
   absl::StatusOr<grad::CheckpointPlan> ChoosePlan(
       const grad::CheckpointSearch& search) const {
     if (!options_.budget_bytes) return search.curve.back().plan;
-    for (const grad::CheckpointPoint& point : search.curve) {
-      if (point.peak_bytes <= *options_.budget_bytes) return point.plan;
+    // With room for what predictions are off, or else without.
+    for (const int64_t budget : {grad::PlannedBudget(*options_.budget_bytes),
+                                 *options_.budget_bytes}) {
+      for (const grad::CheckpointPoint& point : search.curve) {
+        if (point.peak_bytes <= budget) return point.plan;
+      }
     }
     std::vector<std::string> held;
     held.reserve(search.floor.size());

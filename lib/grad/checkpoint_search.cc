@@ -48,6 +48,11 @@ plan::RecomputeOptions PlannerOptions(int64_t max_moves) {
 
 }  // namespace
 
+int64_t PlannedBudget(int64_t budget) {
+  constexpr int64_t kMostConstant = 8 << 20;
+  return budget - budget / 16 - std::min(kMostConstant, budget / 8);
+}
+
 absl::Status CheckpointPlanner::AddPoint(
     std::vector<int32_t> runs, CheckpointSearch* search,
     std::vector<CheckpointPoint>* points) const {
@@ -97,7 +102,9 @@ absl::StatusOr<CheckpointSearch> CheckpointPlanner::Search(
     RETURN_IF_ERROR(
         AddPoint(units_->RunsOf(result.sequence), &search, &points));
   }
-  if (budget) RETURN_IF_ERROR(Refine(*budget, &search, &points));
+  if (budget) {
+    RETURN_IF_ERROR(Refine(PlannedBudget(*budget), &search, &points));
+  }
   search.curve = Best(std::move(points));
   return search;
 }

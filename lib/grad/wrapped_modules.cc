@@ -1,16 +1,37 @@
 #include "grad/wrapped_modules.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 namespace onnx_memopt::grad {
 namespace {
 
 // Of what a module saves, so much has to be made again.
 constexpr double kMostly = 0.75;
+
+// A module without a number is wrapped only if it saves no more than one in so
+// many bytes: made again as a whole, a large one would save nothing.
+constexpr int64_t kMostParts = 3;
+
+// One of several equal modules, or in one: a part of its name is a number.
+bool IsNumbered(absl::string_view module) {
+  for (absl::string_view part : absl::StrSplit(module, '.')) {
+    if (!part.empty() && std::all_of(part.begin(), part.end(), [](char c) {
+          return absl::ascii_isdigit(static_cast<unsigned char>(c));
+        })) {
+      return true;
+    }
+  }
+  return false;
+}
 
 size_t At(int32_t index) { return static_cast<size_t>(index); }
 
@@ -54,12 +75,32 @@ std::vector<WrappedModule> ModulesToWrap(
       if (times[u] > 1) f.again_bytes += unit.bytes;
     }
   }
+  int64_t total = 0;
+  for (size_t u = 0; u < units.size(); ++u) {
+    if (saved[u] && units.units()[u].is_forward) {
+      total += units.units()[u].bytes;
+    }
+  }
+  // Around numbered modules there is a list of them, which has no forward pass
+  // of its own, or a network.
+  const auto holds_numbered = [&](const std::string& module) {
+    const std::string inside = absl::StrCat(module, ".");
+    for (auto it = facts.lower_bound(inside);
+         it != facts.end() && absl::StartsWith(it->first, inside); ++it) {
+      if (IsNumbered(it->first)) return true;
+    }
+    return false;
+  };
   std::map<size_t, WrappedModule> wrapped;  // by place in the forward pass
   std::vector<std::string> taken;
   for (const auto& [module, f] : facts) {
     // A single value is what the module hands on, which stays all the same.
     if (f.values < 2 || static_cast<double>(f.again_bytes) <
                             kMostly * static_cast<double>(f.saved_bytes)) {
+      continue;
+    }
+    if (!IsNumbered(module) &&
+        (f.saved_bytes > total / kMostParts || holds_numbered(module))) {
       continue;
     }
     bool inside = false;

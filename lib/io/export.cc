@@ -385,7 +385,16 @@ class Exporter {
       MakeValueInfo(graph_.value(param), out->add_input());
     }
     for (ValueId result : block.results) {
-      MakeValueInfo(graph_.value(result), out->add_output());
+      onnx::ValueInfoProto* info = out->add_output();
+      MakeValueInfo(graph_.value(result), info);
+      // A runtime makes room for outputs of known shape before it runs the
+      // graph. What comes out of an If that a pass made is not to be there from
+      // the beginning of the graph around it.
+      const NodeId producer = graph_.value(result).producer;
+      if (producer != ir::kNoNode && graph_.node(producer).op_type == "If" &&
+          graph_.node(producer).source_index == ir::kNoIndex) {
+        info->mutable_type()->mutable_tensor_type()->clear_shape();
+      }
     }
     RETURN_IF_ERROR(WriteNodes(block, out));
     return WriteInitializers(block, out);

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 import train_step
-from memopt_program import memopt
+from memopt_program import SHARED, memopt
 
 LINEAR = """
 <ir_version: 8, opset_import: ["" : 18]>
@@ -261,3 +261,26 @@ def test_the_page_has_the_plans(tmp_path):
     assert [p["peak_bytes"] for p in report["pareto"]] == [
         p["peak_bytes"] for p in plan["curve"]]
     assert report["outputs"] == ["step.onnx", "step.html"]
+
+
+def test_a_report_says_what_training_would_keep(tmp_path):
+    model = SHARED / "training" / "unet_gn.onnx"
+    if not model.is_file():
+        pytest.skip(f"{model}: not there")
+    result = memopt(model, "--analyze", "--training", "--json", "r.json",
+                    cwd=tmp_path)
+    assert result.code == 0, result.stderr
+    training = json.loads((tmp_path / "r.json").read_text())["training"]
+    assert training["reason"] is None
+    sizes = [value["bytes"] for value in training["saved"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sum(sizes) == training["saved_for_backward_bytes"] > 0
+    peaks = [plan["peak_bytes"] for plan in training["plans"]]
+    assert peaks == sorted(peaks, reverse=True)
+    assert "saved for backward" in result.stdout
+    (tmp_path / "ints.onnxtxt").write_text(
+        '<ir_version: 9, opset_import: ["" : 18]>\n'
+        "g (int64[4] x) => (int64[4] y) { y = Neg(x) }\n")
+    result = memopt("ints.onnxtxt", "--analyze", "--training", cwd=tmp_path)
+    assert result.code == 0, result.stderr
+    assert "none: no output is of a floating-point type" in result.stdout

@@ -73,6 +73,11 @@ struct CheckpointResult {
   double overhead = 0;
 };
 
+// What a predicted peak should be at most for a measured one to be within the
+// budget: predictions of steps were up to 6 %, or 8 MiB, low
+// (docs/training.md).
+int64_t PlannedBudget(int64_t budget);
+
 class CheckpointPlanner {
  public:
   // `graph` as BuildTrainingStep or AccumulateGradients left it, without dead
@@ -91,7 +96,7 @@ class CheckpointPlanner {
   // what it reads. kOutOfRange where the model names no such modules.
   absl::StatusOr<CheckpointPlan> PerLayer() const;
   // The plans that no other one beats. With a budget it also looks for the
-  // cheapest within it.
+  // cheapest within PlannedBudget.
   absl::StatusOr<CheckpointSearch> Search(std::optional<int64_t> budget) const;
 
   // What the backward pass reads of the forward pass, in order.

@@ -81,6 +81,7 @@ class CheckpointTest : public ::testing::Test {
     ir::Node node;
     node.op_type = op;
     node.opset = 18;
+    node.block = ir::kMainBlock;
     node.operands.assign(operands.begin(), operands.end());
     node.results.push_back(result);
     const NodeId id = graph_.AddNode(std::move(node));
@@ -109,7 +110,8 @@ TEST_F(CheckpointTest, EveryPlanCanBeReplayed) {
     EXPECT_LE(replay.peak, once.peak);
     // At most all of the forward pass again.
     EXPECT_LE(runs.size(), plain.size() + kLayers);
-    EXPECT_EQ(segments > 1, runs.size() > plain.size());
+    // A segment of one layer has nothing but what crosses.
+    EXPECT_EQ(segments > 1 && segments<kLayers, runs.size()> plain.size());
   }
 }
 
