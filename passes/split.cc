@@ -92,23 +92,22 @@ class Split final : public pass::Pass {
     }
     ASSIGN_OR_RETURN(const double before_seconds,
                      rewrite::PredictSeconds(graph));
-    // Norms over an image end a region, unless they are written in two phases;
-    // what the statistics are of may be made twice, so that it is never there
-    // as a whole.
-    const int64_t min_bytes = profile->main().peak_bytes / kPartOfPeak;
-    using Form = std::optional<rewrite::TwoPhaseOptions>;
+    const int64_t peak = profile->main().peak_bytes;
+    const rewrite::TwoPhaseOptions large = {.min_bytes = peak / kPartOfPeak};
+    rewrite::TwoPhaseOptions again = large;
+    again.again_bytes = peak / kAgainPartOfPeak;
     std::optional<Found> best;
     for (const Form& form :
-         {Form(), Form({.min_bytes = min_bytes}),
-          Form({.min_bytes = min_bytes,
-                .again_bytes = min_bytes * kPartOfPeak / kAgainPartOfPeak})}) {
+         {Form{}, Form{.norms = large}, Form{.norms = again, .few_parts = true},
+          Form{.norms = again}}) {
       Graph start = graph.Clone();
       rewrite::TwoPhases phases;
-      if (form.has_value()) {
-        phases = rewrite::TwoPhases::Write(start, *form);
+      if (form.norms.has_value()) {
+        phases = rewrite::TwoPhases::Write(start, *form.norms);
         if (phases.size() == 0) break;
-        if (form->again_bytes.has_value() && phases.made_again() == 0) break;
+        if (form.norms->again_bytes && phases.made_again() == 0) break;
       }
+      options.few_parts = form.few_parts;
       ASSIGN_OR_RETURN(
           std::optional<Found> found,
           Search(std::move(start), phases, options, before, context));
@@ -136,6 +135,14 @@ class Split final : public pass::Pass {
   }
 
  private:
+  // Norms over an image end a region, unless they are written in two phases;
+  // what the statistics are of may be made twice, so that it is never there as
+  // a whole.
+  struct Form {
+    std::optional<rewrite::TwoPhaseOptions> norms;
+    bool few_parts = false;
+  };
+
   // The best state that was found.
   struct Found {
     Graph graph;

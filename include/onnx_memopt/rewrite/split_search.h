@@ -44,6 +44,9 @@ struct SplitSearchOptions {
   // Where nothing helps at the highest step, so many lower peaks of the main
   // graph are tried.
   int lower_peaks = 0;
+  // No more parts than it takes to stay below the loops that there are already:
+  // that costs least time.
+  bool few_parts = false;
   // Regions tried at one place.
   int max_candidates = 400;
 };
