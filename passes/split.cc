@@ -12,12 +12,14 @@
 // whatever dimension the region's nodes keep apart, but for halos
 // (docs/passes.md). A region is looked for at the highest step of the graph,
 // then at the step that is highest then, and so on until none helps; bodies of
-// regions may be split again. Cost: a few microseconds a part and node,
-// products that read their weights once for each part, and halos that are
-// computed twice; all within Goals::max_slowdown, by the time model. Refuses:
-// regions whose live bytes would not fall by `worth`, random ops, subgraphs and
-// calls as part of a region, models before opset 11, models with tensors of
-// unknown size or of more than 10,000 nodes. Must not run after it: nothing.
+// regions may be split again. Norms over an image, which would end a region,
+// are written in two phases where that helps (rewrite/two_phases.h). Cost: a
+// few microseconds a part and node, products that read their weights once for
+// each part, and halos that are computed twice; all within Goals::max_slowdown,
+// by the time model. Refuses: regions whose live bytes would not fall by
+// `worth`, random ops, subgraphs and calls as part of a region, models before
+// opset 11, models with tensors of unknown size or of more than 10,000 nodes.
+// Must not run after it: nothing.
 //
 // Options: max-regions (default 256), force (default 0).
 
@@ -104,7 +106,7 @@ class Split final : public pass::Pass {
       rewrite::TwoPhases phases;
       if (form.norms.has_value()) {
         phases = rewrite::TwoPhases::Write(start, *form.norms);
-        if (phases.size() == 0) break;
+        if (phases.together().empty()) break;
         if (form.norms->again_bytes && phases.made_again() == 0) break;
       }
       options.few_parts = form.few_parts;
@@ -159,7 +161,8 @@ class Split final : public pass::Pass {
       const pass::PassContext& context) const {
     const std::optional<int64_t> budget = context.goals().budget_bytes;
     options.together = phases.together();
-    if (phases.size() > 0) options.lower_peaks = kLowerPeaks;
+    options.between_norms = !options.together.empty();
+    if (options.between_norms) options.lower_peaks = kLowerPeaks;
     rewrite::SplitSearch search(std::move(options));
     std::vector<std::string> remarks;
     // A region may pay only together with later ones: networks repeat blocks,

@@ -100,7 +100,8 @@ class SplitSearch::Place {
       }
       // Where it gains less than it did, others may gain more.
       if (found_.has_value() &&
-          ShareLeft(*found_) <= kAsGood * recipe.share_left) {
+          (!options_.between_norms ||
+           ShareLeft(*found_) <= kAsGood * recipe.share_left)) {
         return std::move(found_);
       }
       found_.reset();
@@ -230,8 +231,8 @@ class SplitSearch::Place {
     const auto divides = [&](const Parts& parts) {
       return extent % *parts.part == 0;
     };
-    if (std::count_if(counts.begin(), counts.end(), divides) >=
-        kEnoughPartCounts) {
+    if (options_.between_norms && std::count_if(counts.begin(), counts.end(),
+                                                divides) >= kEnoughPartCounts) {
       std::erase_if(counts,
                     [&](const Parts& parts) { return !divides(parts); });
     }
@@ -372,7 +373,8 @@ class SplitSearch::Place {
                                   int end) const {
     std::optional<SplitPlan> plan = GrowRegion(flow_, seed, way, begin, end);
     if (plan.has_value() &&
-        (!HasProduct(graph_, *plan) || CutsConvolutions(flow_, *plan) ||
+        (!HasProduct(graph_, *plan) ||
+         CutsConvolutions(flow_, *plan, options_.between_norms) ||
          LeavesOneOfTwo(*plan) ||
          (flow_.block() != ir::kMainBlock &&
           ReadsLargeWeights(graph_, sizes_, *plan)))) {
@@ -466,7 +468,7 @@ class SplitSearch::Place {
       // A node that stood among those of the region has a peak of its own,
       // which is no worse for it.
       const int old = flow_.position(nodes[p]);
-      if (old >= 0 && old != memory_.peak_step &&
+      if (options_.between_norms && old >= 0 && old != memory_.peak_step &&
           after.bytes[p] <= memory_.bytes[old]) {
         continue;
       }
