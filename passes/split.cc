@@ -12,12 +12,14 @@
 // whatever dimension the region's nodes keep apart, but for halos
 // (docs/passes.md). A region is looked for at the highest step of the graph,
 // then at the step that is highest then, and so on until none helps; bodies of
-// regions may be split again. Cost: a few microseconds a part and node,
-// products that read their weights once for each part, and halos that are
-// computed twice; all within Goals::max_slowdown, by the time model. Refuses:
-// regions whose live bytes would not fall by `worth`, random ops, subgraphs and
-// calls as part of a region, models before opset 11, models with tensors of
-// unknown size or of more than 10,000 nodes. Must not run after it: nothing.
+// regions may be split again. Norms over an image, which would end a region,
+// are written in two phases where that helps (rewrite/two_phases.h). Cost: a
+// few microseconds a part and node, products that read their weights once for
+// each part, and halos that are computed twice; all within Goals::max_slowdown,
+// by the time model. Refuses: regions whose live bytes would not fall by
+// `worth`, random ops, subgraphs and calls as part of a region, models before
+// opset 11, models with tensors of unknown size or of more than 10,000 nodes.
+// Must not run after it: nothing.
 //
 // Options: max-regions (default 256), force (default 0).
 
@@ -105,23 +107,22 @@ class Split final : public pass::Pass {
     }
     ASSIGN_OR_RETURN(const double before_seconds,
                      rewrite::PredictSeconds(graph));
-    // Norms over an image end a region, unless they are written in two phases;
-    // what the statistics are of may be made twice, so that it is never there
-    // as a whole.
-    const int64_t min_bytes = profile->main().peak_bytes / kPartOfPeak;
-    using Form = std::optional<rewrite::TwoPhaseOptions>;
+    const int64_t peak = profile->main().peak_bytes;
+    const rewrite::TwoPhaseOptions large = {.min_bytes = peak / kPartOfPeak};
+    rewrite::TwoPhaseOptions again = large;
+    again.again_bytes = peak / kAgainPartOfPeak;
     std::optional<Found> best;
     for (const Form& form :
-         {Form(), Form({.min_bytes = min_bytes}),
-          Form({.min_bytes = min_bytes,
-                .again_bytes = min_bytes * kPartOfPeak / kAgainPartOfPeak})}) {
+         {Form{}, Form{.norms = large}, Form{.norms = again, .few_parts = true},
+          Form{.norms = again}}) {
       Graph start = graph.Clone();
       rewrite::TwoPhases phases;
-      if (form.has_value()) {
-        phases = rewrite::TwoPhases::Write(start, *form);
-        if (phases.size() == 0) break;
-        if (form->again_bytes.has_value() && phases.made_again() == 0) break;
+      if (form.norms.has_value()) {
+        phases = rewrite::TwoPhases::Write(start, *form.norms);
+        if (phases.together().empty()) break;
+        if (form.norms->again_bytes && phases.made_again() == 0) break;
       }
+      options.few_parts = form.few_parts;
       ASSIGN_OR_RETURN(
           std::optional<Found> found,
           Search(std::move(start), phases, options, before, context));
@@ -148,6 +149,14 @@ class Split final : public pass::Pass {
     return true;
   }
 
+  // Norms over an image end a region, unless they are written in two phases;
+  // what the statistics are of may be made twice, so that it is never there as
+  // a whole.
+  struct Form {
+    std::optional<rewrite::TwoPhaseOptions> norms;
+    bool few_parts = false;
+  };
+
   // The best state that was found.
   struct Found {
     Graph graph;
@@ -164,7 +173,8 @@ class Split final : public pass::Pass {
       const pass::PassContext& context) const {
     const std::optional<int64_t> budget = context.goals().budget_bytes;
     options.together = phases.together();
-    if (phases.size() > 0) options.lower_peaks = kLowerPeaks;
+    options.between_norms = !options.together.empty();
+    if (options.between_norms) options.lower_peaks = kLowerPeaks;
     rewrite::SplitSearch search(std::move(options));
     std::vector<std::string> remarks;
     // A region may pay only together with later ones: networks repeat blocks,

@@ -53,7 +53,8 @@ bool ReadsLargeWeights(const ir::Graph& graph, const analysis::Sizes& sizes,
   return false;
 }
 
-bool CutsConvolutions(const BlockFlow& flow, const SplitPlan& plan) {
+bool CutsConvolutions(const BlockFlow& flow, const SplitPlan& plan,
+                      bool plain_anyway) {
   const ir::Graph& graph = flow.graph();
   llvm::DenseSet<int> inside;
   for (const SplitNode& split : plan.nodes) {
@@ -93,8 +94,8 @@ bool CutsConvolutions(const BlockFlow& flow, const SplitPlan& plan) {
   const bool copies = NeedsWindows(plan);
   const auto is_cut = [&](int from, int to) {
     return inside.contains(from) != inside.contains(to) &&
-           ((is_convolution(from) && keeps_layout(to) && !is_plain(from) &&
-             !has_other(from, to)) ||
+           ((is_convolution(from) && keeps_layout(to) &&
+             !(plain_anyway && (is_plain(from) || has_other(from, to)))) ||
             (is_convolution(to) && inside.contains(to) && !copies &&
              keeps_layout(from)));
   };

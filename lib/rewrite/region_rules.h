@@ -22,8 +22,11 @@ bool ReadsLargeWeights(const ir::Graph& graph, const analysis::Sizes& sizes,
 
 // ONNX Runtime runs a convolution together with the activation and the residual
 // sum behind it, and keeps a blocked layout from one to the next: at a cut
-// between them tensors of their own would appear.
-bool CutsConvolutions(const BlockFlow& flow, const SplitPlan& plan);
+// between them tensors of their own would appear. With `plain_anyway`, not
+// where another reader needs such a tensor, or a sum runs with another
+// convolution.
+bool CutsConvolutions(const BlockFlow& flow, const SplitPlan& plan,
+                      bool plain_anyway);
 
 }  // namespace onnx_memopt::rewrite
 

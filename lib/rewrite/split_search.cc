@@ -51,8 +51,6 @@ constexpr int64_t kMaxParts = 4096;
 constexpr int64_t kOverlappingRows = 128;
 // What a region may leave more than the one that it is like.
 constexpr double kAsGood = 1.1;
-// Lower peaks are tried from this part of the highest on.
-constexpr double kLowerPeak = 0.5;
 // A region of 16 times the nodes may hold twice the bytes.
 constexpr double kWidth = 0.25;
 // Gain per time of regions that cost next to none: as if it were this part of
@@ -102,7 +100,8 @@ class SplitSearch::Place {
       }
       // Where it gains less than it did, others may gain more.
       if (found_.has_value() &&
-          ShareLeft(*found_) <= kAsGood * recipe.share_left) {
+          (!options_.between_norms ||
+           ShareLeft(*found_) <= kAsGood * recipe.share_left)) {
         return std::move(found_);
       }
       found_.reset();
@@ -232,8 +231,8 @@ class SplitSearch::Place {
     const auto divides = [&](const Parts& parts) {
       return extent % *parts.part == 0;
     };
-    if (std::count_if(counts.begin(), counts.end(), divides) >=
-        kEnoughPartCounts) {
+    if (options_.between_norms && std::count_if(counts.begin(), counts.end(),
+                                                divides) >= kEnoughPartCounts) {
       std::erase_if(counts,
                     [&](const Parts& parts) { return !divides(parts); });
     }
@@ -374,7 +373,8 @@ class SplitSearch::Place {
                                   int end) const {
     std::optional<SplitPlan> plan = GrowRegion(flow_, seed, way, begin, end);
     if (plan.has_value() &&
-        (!HasProduct(graph_, *plan) || CutsConvolutions(flow_, *plan) ||
+        (!HasProduct(graph_, *plan) ||
+         CutsConvolutions(flow_, *plan, options_.between_norms) ||
          LeavesOneOfTwo(*plan) ||
          (flow_.block() != ir::kMainBlock &&
           ReadsLargeWeights(graph_, sizes_, *plan)))) {
@@ -468,7 +468,7 @@ class SplitSearch::Place {
       // A node that stood among those of the region has a peak of its own,
       // which is no worse for it.
       const int old = flow_.position(nodes[p]);
-      if (old >= 0 && old != memory_.peak_step &&
+      if (options_.between_norms && old >= 0 && old != memory_.peak_step &&
           after.bytes[p] <= memory_.bytes[old]) {
         continue;
       }
@@ -496,7 +496,7 @@ class SplitSearch::Place {
   // What loops take that are there already: to take less gains nothing.
   int64_t HeldByLoops() const {
     int64_t held = 0;
-    if (options_.lower_peaks == 0) return held;
+    if (!options_.few_parts) return held;
     for (int p = 0; p < flow_.size(); ++p) {
       if (!graph_.node(flow_.node(p)).blocks.empty()) {
         held = std::max(held, memory_.bytes[p]);
@@ -587,23 +587,7 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
   // Lower peaks of the main graph: buffers that the runtime holds, and its
   // arena, may make more of them.
   WorkingMemory& main = memory.front();
-  const auto& nodes = graph.block(ir::kMainBlock).nodes;
-  if (main.bytes.size() != nodes.size()) return std::optional<SplitFound>();
-  const auto least = static_cast<int64_t>(
-      kLowerPeak * static_cast<double>(main.bytes[main.peak_step]));
-  std::vector<std::pair<int64_t, int>> peaks;
-  for (size_t p = 0; p < nodes.size(); ++p) {
-    const int64_t before = p == 0 ? 0 : main.bytes[p - 1];
-    const int64_t behind = p + 1 == nodes.size() ? 0 : main.bytes[p + 1];
-    if (graph.node(nodes[p]).blocks.empty() && main.bytes[p] >= least &&
-        main.bytes[p] > before && main.bytes[p] >= behind) {
-      peaks.emplace_back(-main.bytes[p], static_cast<int>(p));
-    }
-  }
-  std::sort(peaks.begin(), peaks.end());
-  peaks.resize(std::min<size_t>(peaks.size(),
-                                static_cast<size_t>(options_.lower_peaks)));
-  for (const auto& [bytes, step] : peaks) {
+  for (const int step : LowerPeaks(graph, main, options_.lower_peaks)) {
     main.peak_step = step;
     Place place(options_, graph, ir::kMainBlock, *sizes, main, *time);
     ASSIGN_OR_RETURN(std::optional<SplitFound> found, place.Run(&recipes_));

@@ -85,4 +85,26 @@ absl::StatusOr<WorkingMemory> WorkingMemoryOf(
   return memory;
 }
 
+std::vector<int> LowerPeaks(const ir::Graph& graph, const WorkingMemory& memory,
+                            int count) {
+  const auto& nodes = graph.block(ir::kMainBlock).nodes;
+  const auto& bytes = memory.bytes;
+  std::vector<int> peaks;
+  if (bytes.size() != nodes.size() || memory.peak_step < 0) return peaks;
+  for (size_t p = 0; p < nodes.size(); ++p) {
+    const int64_t before = p == 0 ? 0 : bytes[p - 1];
+    const int64_t behind = p + 1 == nodes.size() ? 0 : bytes[p + 1];
+    if (graph.node(nodes[p]).blocks.empty() &&
+        2 * bytes[p] >= bytes[static_cast<size_t>(memory.peak_step)] &&
+        bytes[p] > before && bytes[p] >= behind) {
+      peaks.push_back(static_cast<int>(p));
+    }
+  }
+  std::stable_sort(peaks.begin(), peaks.end(), [&](int a, int b) {
+    return bytes[static_cast<size_t>(a)] > bytes[static_cast<size_t>(b)];
+  });
+  peaks.resize(std::min(peaks.size(), static_cast<size_t>(std::max(count, 0))));
+  return peaks;
+}
+
 }  // namespace onnx_memopt::rewrite

@@ -41,9 +41,16 @@ struct SplitSearchOptions {
   // that is in the same block. Statistics of what a region makes cost next to
   // nothing inside it, and outside a copy of all that they are of.
   std::vector<std::pair<ir::NodeId, ir::NodeId>> together;
+  // Norms are written in two phases, so that all tensors between them are as
+  // large: regions are judged by their own steps, cut where a tensor has other
+  // readers, and their parts divide the extent where that leaves a choice.
+  bool between_norms = false;
   // Where nothing helps at the highest step, so many lower peaks of the main
   // graph are tried.
   int lower_peaks = 0;
+  // No more parts than it takes to stay below the loops that there are already:
+  // that costs least time.
+  bool few_parts = false;
   // Regions tried at one place.
   int max_candidates = 400;
 };

@@ -36,6 +36,12 @@ absl::StatusOr<WorkingMemory> WorkingMemoryOf(
     const ir::Graph& graph, analysis::AnalysisManager& analyses,
     ir::BlockId block);
 
+// Steps of the main graph, but for nodes with subgraphs, that are higher than
+// those around them and at least half as high as the peak: at most `count`,
+// from high to low. None where steps are not positions.
+std::vector<int> LowerPeaks(const ir::Graph& graph, const WorkingMemory& memory,
+                            int count);
+
 }  // namespace onnx_memopt::rewrite
 
 #endif  // ONNX_MEMOPT_REWRITE_WORKING_MEMORY_H_

@@ -75,5 +75,24 @@ TEST(WorkingMemoryTest, AGraphWithoutNodesHasNoPeak) {
   EXPECT_EQ(memory.peak_step, -1);
 }
 
+TEST(WorkingMemoryTest, LowerPeaksFromHighToLow) {
+  const auto model = ImportText(R"(
+    g (float[1, 4] x) => (float[1, 1] y)
+    <int64[1] last = {1}> {
+      a = Concat <axis = 1> (x, x, x)
+      b = ReduceSum(a, last)
+      small = Neg(b)
+      c = Concat <axis = 1> (small, x, x, x)
+      d = ReduceSum(c, last)
+      e = Concat <axis = 1> (d, d, d)
+      y = ReduceSum(e, last)
+    })");
+  analysis::AnalysisManager analyses(&model.graph);
+  const auto memory = *WorkingMemoryOf(model.graph, analyses, ir::kMainBlock);
+  // b beside a: 4 + 48; c beside small: 52 + 4; e beside d is too low.
+  EXPECT_THAT(LowerPeaks(model.graph, memory, 8), ElementsAre(3, 1));
+  EXPECT_THAT(LowerPeaks(model.graph, memory, 1), ElementsAre(3));
+}
+
 }  // namespace
 }  // namespace onnx_memopt::rewrite
