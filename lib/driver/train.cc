@@ -237,7 +237,9 @@ class Run {
     result_.micro_batches = step_.accumulate;
     result_.saved_bytes = info.saved_bytes;
     result_.forward_nodes = nodes_before;
-    result_.nodes = graph_.block(ir::kMainBlock).nodes.size();
+    for (size_t i = 0; i < graph_.num_nodes(); ++i) {
+      if (!graph_.erased(ir::NodeId{static_cast<uint32_t>(i)})) ++result_.nodes;
+    }
     result_.frozen = info.frozen;
     result_.notes = info.notes;
   }

@@ -175,20 +175,51 @@ std::vector<std::string> CheckpointPlanner::Wrapped(
 }
 
 absl::StatusOr<int64_t> CheckpointPlanner::PeakOf(
-    const CheckpointPlan& plan,
-    std::vector<std::pair<std::string, int64_t>>* at_peak) const {
+    const CheckpointPlan& plan) const {
   ir::Graph trial = graph_->Clone();
   RETURN_IF_ERROR(Insert(plan, &trial).status());
   ASSIGN_OR_RETURN(const analysis::RuntimePrediction predicted,
                    rewrite::PredictForRewrite(trial));
-  if (at_peak != nullptr) {
-    at_peak->clear();
-    for (const analysis::LiveBuffer& live : predicted.at_peak) {
-      if (at_peak->size() == kMaxNamed) break;
-      at_peak->emplace_back(trial.value(live.value).name, live.size_bytes);
-    }
-  }
   return std::max(predicted.peak_first_bytes, predicted.peak_steady_bytes);
+}
+
+std::vector<std::pair<std::string, int64_t>> CheckpointPlanner::HeldAtPeak(
+    const CheckpointPlan& plan) const {
+  const std::vector<int32_t> runs =
+      plan.runs.empty() ? units_->PlainRuns() : plan.runs;
+  const Stages stages = CutIntoStages(*units_, runs);
+  const auto lives_at = [&](size_t maker, size_t run) {
+    return maker <= run && (units_->unit(runs[maker]).returns ||
+                            At(stages.last_read[maker]) >= run);
+  };
+  std::vector<int64_t> change(runs.size() + 1);
+  for (size_t r = 0; r < runs.size(); ++r) {
+    const StepUnit& unit = units_->unit(runs[r]);
+    const size_t end = unit.returns ? runs.size() : At(stages.last_read[r]) + 1;
+    change[r] += unit.bytes + unit.workspace_bytes;
+    change[r + 1] -= unit.workspace_bytes;
+    change[end] -= unit.bytes;
+  }
+  size_t peak = 0;
+  int64_t most = 0;
+  int64_t live = 0;
+  for (size_t r = 0; r < runs.size(); ++r) {
+    live += change[r];
+    if (live <= most) continue;
+    most = live;
+    peak = r;
+  }
+  std::vector<std::pair<std::string, int64_t>> held;
+  for (size_t r = 0; r <= peak && r < runs.size(); ++r) {
+    if (!lives_at(r, peak)) continue;
+    const KeptValue value = ValueOf(runs[r]);
+    held.emplace_back(value.name, value.bytes);
+  }
+  std::stable_sort(held.begin(), held.end(), [](const auto& a, const auto& b) {
+    return a.second > b.second;
+  });
+  if (held.size() > kMaxNamed) held.resize(kMaxNamed);
+  return held;
 }
 
 absl::StatusOr<CheckpointResult> CheckpointPlanner::Insert(

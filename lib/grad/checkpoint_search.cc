@@ -61,13 +61,12 @@ absl::Status CheckpointPlanner::AddPoint(
     if (point.plan.runs == runs) return absl::OkStatus();
   }
   CheckpointPoint point = {.plan = PlanOf(std::move(runs))};
-  std::vector<std::pair<std::string, int64_t>> at_peak;
-  ASSIGN_OR_RETURN(point.peak_bytes, PeakOf(point.plan, &at_peak));
+  ASSIGN_OR_RETURN(point.peak_bytes, PeakOf(point.plan));
   const bool least = std::all_of(points->begin(), points->end(),
                                  [&](const CheckpointPoint& other) {
                                    return other.peak_bytes > point.peak_bytes;
                                  });
-  if (least) search->floor = std::move(at_peak);
+  if (least) search->floor = HeldAtPeak(point.plan);
   points->push_back(std::move(point));
   return absl::OkStatus();
 }

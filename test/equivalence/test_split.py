@@ -119,9 +119,22 @@ def test_forced_operator_cases(letter, bin_dir, tmp_path, tallies):
     assert not failures, "\n".join(failures)
 
 
+def without_softmax(model):
+    """Weights of these networks are all the same number, so that what a last
+    Softmax reads is in the billions, and its result a matter of the last bit."""
+    graph = model.graph
+    last = graph.node[-1]
+    if last.op_type == "Softmax" and list(last.output) == [
+            output.name for output in graph.output]:
+        graph.output[0].name = last.input[0]
+        graph.node.remove(last)
+    return model
+
+
 @pytest.mark.parametrize("name", test_light_networks.NAMES)
 def test_forced_light_network(name, bin_dir, tmp_path, tallies):
-    model = onnx.load(test_light_networks.FOLDER / f"light_{name}.onnx")
+    model = without_softmax(
+        onnx.load(test_light_networks.FOLDER / f"light_{name}.onnx"))
     weights = {t.name for t in model.graph.initializer}
     rng = np.random.default_rng(0)
     feeds = {

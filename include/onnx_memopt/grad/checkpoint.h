@@ -104,10 +104,11 @@ class CheckpointPlanner {
   // The modules of CheckpointResult::wrapped.
   std::vector<std::string> Wrapped(const CheckpointPlan& plan) const;
 
-  // The predicted peak of a plan, and what holds it if `at_peak` is not null.
-  absl::StatusOr<int64_t> PeakOf(
-      const CheckpointPlan& plan,
-      std::vector<std::pair<std::string, int64_t>>* at_peak = nullptr) const;
+  // The predicted peak of a plan.
+  absl::StatusOr<int64_t> PeakOf(const CheckpointPlan& plan) const;
+  // What a plan holds where it holds the most: names and bytes of the largest.
+  std::vector<std::pair<std::string, int64_t>> HeldAtPeak(
+      const CheckpointPlan& plan) const;
 
   // `graph`: the one that the planner was made for. Orders it, too.
   absl::StatusOr<CheckpointResult> Insert(const CheckpointPlan& plan,
