@@ -182,9 +182,15 @@ class Split final : public pass::Pass {
     // best of all states is dropped.
     std::optional<Found> best;
     int64_t best_bytes = before_bytes;
-    Graph whole = graph.Clone();
-    phases.RestoreUnused(whole);
-    ASSIGN_OR_RETURN(double seconds, rewrite::PredictSeconds(whole));
+    // What is written in two phases and in no region is as it was.
+    std::optional<Graph> restored;
+    const auto whole = [&]() -> const Graph& {
+      if (phases.together().empty()) return graph;
+      restored = graph.Clone();
+      phases.RestoreUnused(*restored);
+      return *restored;
+    };
+    ASSIGN_OR_RETURN(double seconds, rewrite::PredictSeconds(whole()));
     while (static_cast<int64_t>(remarks.size()) < max_regions_) {
       // What is written in two phases and not split yet does not stay.
       ASSIGN_OR_RETURN(const double now, rewrite::PredictSeconds(graph));
@@ -199,15 +205,14 @@ class Split final : public pass::Pass {
           " parts: ", FormatBytes(found->before_bytes), " -> ",
           FormatBytes(found->after_bytes)));
       RETURN_IF_ERROR(SplitRegion(graph, found->plan).status());
-      whole = graph.Clone();
-      phases.RestoreUnused(whole);
+      const Graph& now_whole = whole();
       ASSIGN_OR_RETURN(const analysis::RuntimePrediction then,
-                       rewrite::PredictForRewrite(whole));
-      ASSIGN_OR_RETURN(seconds, rewrite::PredictSeconds(whole));
+                       rewrite::PredictForRewrite(now_whole));
+      ASSIGN_OR_RETURN(seconds, rewrite::PredictSeconds(now_whole));
       if (seconds > context.max_seconds()) break;
       if (rewrite::Pays(best_bytes, then.peak_first_bytes)) {
         best_bytes = then.peak_first_bytes;
-        best = Found{.graph = whole.Clone(),
+        best = Found{.graph = now_whole.Clone(),
                      .peak_bytes = best_bytes,
                      .seconds = seconds,
                      .remarks = remarks};
