@@ -35,6 +35,8 @@ using ir::ValueId;
 
 // A few of them, evenly spread: small and large numbers of parts.
 constexpr size_t kMaxPartCounts = 8;
+// Sizes of parts that are tried for one that divides the extent.
+constexpr int64_t kMaxLarger = 256;
 // Where so many divide the extent, others are left out.
 constexpr int kEnoughPartCounts = 3;
 // Ends of a region that are tried on each side of its seed.
@@ -210,7 +212,8 @@ class SplitSearch::Place {
       const int64_t units = (extent + count * grain - 1) / (count * grain);
       // What divides the extent makes neither overlap nor copy.
       int64_t part = units * grain;
-      for (int64_t larger = units; larger <= units + units / 8; ++larger) {
+      const int64_t last = units + std::min(units / 8, kMaxLarger);
+      for (int64_t larger = units; larger <= last; ++larger) {
         if (extent % (larger * grain) == 0) {
           part = larger * grain;
           break;
