@@ -214,7 +214,7 @@ struct Report {
   std::optional<ReportBudget> budget;
   std::vector<ReportCheckpoint> checkpoints;  // empty for other models
   std::vector<ReportPlan> pareto;             // by falling peak
-  std::optional<ReportTraining> training;  // of the model as read
+  std::optional<ReportTraining> training;     // of the model as read
   // For the model as it is after the passes: those that were compared, the
   // defaults first, and the index of the best.
   std::vector<ReportSessionOptions> session_options;

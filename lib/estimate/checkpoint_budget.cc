@@ -175,9 +175,9 @@ absl::StatusOr<std::vector<CheckpointPoint>> CheckpointCurve(
                             std::pair(b.overhead, b.total_bytes);
                    });
   std::vector<CheckpointPoint> curve;
-  for (CheckpointPoint& point : points) {
+  for (const CheckpointPoint& point : points) {
     if (curve.empty() || point.total_bytes < curve.back().total_bytes) {
-      curve.push_back(std::move(point));
+      curve.push_back(point);
     }
   }
   return curve;

@@ -245,6 +245,7 @@ class StepUnitsBuilder {
       StepUnit& unit = out_.units_[u];
       const auto id = static_cast<int32_t>(u);
       std::vector<int32_t> inputs;
+      inputs.reserve(unit.inputs.size() + 1);
       for (int32_t input : unit.inputs) {
         inputs.push_back(out_.node_of_unit_[At(input)]);
       }

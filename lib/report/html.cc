@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "onnx_memopt/report/json.h"
+#include "onnx_memopt/support/status_macros.h"
 #include "report/page.h"
 
 namespace onnx_memopt {
@@ -52,8 +53,7 @@ absl::Status CheckPage() {
 }
 
 absl::StatusOr<std::string> JsonToHtml(absl::string_view json) {
-  const absl::Status status = CheckPage();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckPage());
   std::string out(PageHead());
   AppendEscaped(json, &out);
   absl::StrAppend(&out, PageTail());

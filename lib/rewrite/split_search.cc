@@ -584,9 +584,8 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
     ASSIGN_OR_RETURN(std::optional<SplitFound> found, place.Run(&recipes_));
     if (found.has_value()) return found;
   }
-  if (options_.lower_peaks == 0 || memory.front().peak_step < 0) {
-    return std::optional<SplitFound>();
-  }
+  std::optional<SplitFound> none;
+  if (options_.lower_peaks == 0 || memory.front().peak_step < 0) return none;
   // Lower peaks of the main graph: buffers that the runtime holds, and its
   // arena, may make more of them.
   WorkingMemory& main = memory.front();
@@ -596,7 +595,7 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
     ASSIGN_OR_RETURN(std::optional<SplitFound> found, place.Run(&recipes_));
     if (found.has_value()) return found;
   }
-  return std::optional<SplitFound>();
+  return none;
 }
 
 }  // namespace onnx_memopt::rewrite

@@ -110,8 +110,8 @@ struct Block {
 class Graph {
  public:
   Graph() = default;
-  Graph(Graph&&) = default;
-  Graph& operator=(Graph&&) = default;
+  Graph(Graph&&) noexcept = default;
+  Graph& operator=(Graph&&) noexcept = default;
   // A copy with the same ids, to try a change on. Bytes are shared.
   Graph Clone() const { return *this; }
 

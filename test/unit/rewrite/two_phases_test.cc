@@ -133,8 +133,7 @@ TEST(TwoPhasesTest, StatisticsOfAnEnlargedImageMayMakeItAgain) {
   ASSERT_THAT(model.status, IsOk());
   ir::Graph graph = model.graph.Clone();
   EXPECT_EQ(TwoPhases::Write(graph, {}).made_again(), 0U);
-  EXPECT_EQ(TwoPhases::Write(model.graph, {.again_bytes = 0}).made_again(),
-            1U);
+  EXPECT_EQ(TwoPhases::Write(model.graph, {.again_bytes = 0}).made_again(), 1U);
   EXPECT_THAT(ir::Verify(model.graph), IsOk());
   const std::string text = ToString(model.graph);
   EXPECT_THAT(text, HasSubstr("%image/again = Conv(%large/again, %f)"));
