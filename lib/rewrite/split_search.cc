@@ -586,8 +586,7 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
   }
   std::optional<SplitFound> none;
   if (options_.lower_peaks == 0 || memory.front().peak_step < 0) return none;
-  // Lower peaks of the main graph: buffers that the runtime holds, and its
-  // arena, may make more of them.
+  // Lower peaks: buffers that the runtime holds may make more of them.
   WorkingMemory& main = memory.front();
   for (const int step : LowerPeaks(graph, main, options_.lower_peaks)) {
     main.peak_step = step;
