@@ -309,7 +309,7 @@ class ShareInitializers final : public pass::Pass {
         graph.block(ir::kMainBlock).results.end());
     for (ValueId value : weights) {
       const ir::Value& v = graph.value(value);
-      const ir::Weight weight = graph.weight(v.weight);
+      const ir::Weight& weight = graph.weight(v.weight);
       if (v.overridable || v.pinned || outputs.contains(value) ||
           weight.size_bytes < kMinUniformBytes || weight.is_transformed() ||
           !rewrite::CanBuildWith(weight.element) ||
