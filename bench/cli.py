@@ -4,7 +4,6 @@ All programs run on one model in turn, A B C A B C ..., so that what else the
 machine does falls on all of them alike.
 """
 
-import json
 import shutil
 import statistics
 import sys
@@ -14,6 +13,7 @@ import measure
 import models
 import peers
 import readme
+import tables
 
 # A program that takes longer is not run again.
 SLOW_SECONDS = 30
@@ -148,14 +148,6 @@ def growth(measured):
     return lines
 
 
-def markdown(header, rows):
-    lines = ["| " + " | ".join(header) + " |",
-             "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) +
-              " |" for row in rows]
-    return "\n".join(lines)
-
-
 def selected_models(options):
     if options.quick:
         return models.quick_models()
@@ -164,18 +156,18 @@ def selected_models(options):
             any(part in model.name for part in options.model)]
 
 
-def short(raw):
+def short(about, runs):
     """For a page: what a user asks first."""
     rows = []
-    for run in raw["runs"]:
+    for run in runs:
         failed = run["failure"] or not run["seconds"]
         rows.append([run["model"], run["program"]] + (
             [f"fails ({run['failure'].split(':')[0]})", ""] if failed else
             [f"{statistics.median(run['seconds']):.2f}",
              f"{max(run['peak_bytes']) / MIB:.0f}"]))
-    about = raw["machine"]
     return "\n".join([
-        markdown(["model", "program", "seconds", "memory, MiB"], rows), "",
+        tables.markdown(["model", "program", "seconds", "memory, MiB"], rows),
+        "",
         f"On {about['cpu']}, with onnx {about['onnx']}, onnxsim "
         f"{about['onnxsim']}, onnx-tool {about['onnx-tool']}."])
 
@@ -184,17 +176,13 @@ def write_results(about, measured, rows, options):
     """Writes both files; returns the text of the first."""
     header = ["model", "program", "median s", "min", "max", "peak RSS, MiB",
               "runs", "aim"]
-    text = "\n".join(
-        [f"{key}: {value}  " for key, value in about.items()] +
-        ["", markdown(header, rows), ""] + growth(measured))
-    (options.out / "cli.md").write_text(text + "\n", encoding="utf-8")
-    raw = {"machine": about,
-           "runs": [row.to_json(name) for name, programs in measured.items()
+    raw = {"runs": [row.to_json(name) for name, programs in measured.items()
                     for row in programs]}
-    (options.out / "cli.json").write_text(json.dumps(raw, indent=1) + "\n",
-                                          encoding="utf-8")
+    text = tables.write(options.out, "cli", about,
+                        [tables.markdown(header, rows), "", *growth(measured)],
+                        raw)
     if options.readme:
-        readme.put(options.readme, "cli", short(raw))
+        readme.put(options.readme, "cli", short(about, raw["runs"]))
     return text
 
 

@@ -21,6 +21,7 @@ import machine
 import models
 import ort_memory
 import readme
+import tables
 
 sys.path.insert(0, str(models.ROOT / "python"))
 from onnx_memopt import _verify  # noqa: E402
@@ -173,7 +174,7 @@ def short(rows):
             row["model"] + (f", {dims}" if dims else ""),
             mib(row["before"]["steady"]), mib(row["after"]["steady"]),
             f"{lower(row):.1f}"])
-    return cli.markdown(
+    return tables.markdown(
         ["model", "before, MiB", "after, MiB", "times lower"], cells)
 
 
@@ -210,18 +211,13 @@ def summary(rows):
 
 def write(about, rows, failures, options):
     builds = {row["program"] for row in rows}
-    text = "\n".join(
-        [f"{key}: {value}  " for key, value in about.items()] +
-        ["", cli.markdown(HEADER, [cells(row) for row in rows]), ""] +
-        [line + "  " for line in summary(rows)] +
-        ([f"Measured with {len(builds)} builds of the program."]
-         if len(builds) > 1 else []) +
-        [f"Failed: {failure}" for failure in failures])
-    (options.out / "inference.md").write_text(text + "\n", encoding="utf-8")
-    raw = {"machine": about, "rows": rows, "failures": failures}
-    (options.out / "inference.json").write_text(
-        json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-    return text
+    lines = [tables.markdown(HEADER, [cells(row) for row in rows]), ""]
+    lines += [line + "  " for line in summary(rows)]
+    if len(builds) > 1:
+        lines.append(f"Measured with {len(builds)} builds of the program.")
+    lines += [f"Failed: {failure}" for failure in failures]
+    return tables.write(options.out, "inference", about, lines,
+                        {"rows": rows, "failures": failures})
 
 
 def main(program, options):

@@ -7,6 +7,7 @@ import cli
 import machine
 import measure
 import models
+import tables
 
 def mib(size_bytes):
     return f"{size_bytes / cli.MIB:.2f}"
@@ -45,15 +46,11 @@ def main(program, options):
         return 0
     results = [run_one(program, path, options) for path in paths]
     about = machine.describe(program)
-    text = "\n".join(
-        [f"{key}: {value}  " for key, value in about.items()] +
-        ["", cli.markdown(
+    text = tables.write(
+        options.out, "reorder", about, [tables.markdown(
             ["model", "nodes", "live before, MiB", "after", "gain",
              "packed before, MiB", "after", "s", "remarks"],
-            [row for row, _ in results])])
+            [row for row, _ in results])],
+        {"models": [raw for _, raw in results if raw]})
     print(text)
-    (options.out / "reorder.md").write_text(text + "\n", encoding="utf-8")
-    raw = {"machine": about, "models": [raw for _, raw in results if raw]}
-    (options.out / "reorder.json").write_text(
-        json.dumps(raw, indent=1) + "\n", encoding="utf-8")
     return 0 if all(raw for _, raw in results) else 1

@@ -17,6 +17,7 @@ import cli
 import machine
 import models
 import ort_memory
+import tables
 
 OPTIONS = {"bare": ort_memory.BARE, "default": {}}
 THREADS = 2
@@ -104,12 +105,10 @@ def main(program, options):
     about = machine.describe(program)
     heads = ["model", "level", "options", "first, MiB: predicted", "measured",
              "error", "steady, MiB: predicted", "measured", "error"]
-    text = "\n".join([f"{key}: {value}  " for key, value in about.items()] +
-                     ["", cli.markdown(heads, [cells(r) for r in rows]), ""] +
-                     [line + "  " for line in summary(rows)])
+    text = tables.write(
+        options.out, "runtime", about,
+        [tables.markdown(heads, [cells(r) for r in rows]), "",
+         *(line + "  " for line in summary(rows))],
+        {"rows": rows, "failures": failures})
     print(text)
-    (options.out / "runtime.md").write_text(text + "\n", encoding="utf-8")
-    raw = {"machine": about, "rows": rows, "failures": failures}
-    (options.out / "runtime.json").write_text(
-        json.dumps(raw, indent=1) + "\n", encoding="utf-8")
     return 1 if failures else 0

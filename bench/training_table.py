@@ -18,6 +18,7 @@ import cli
 import machine
 import models
 import ort_memory
+import tables
 
 THREADS = 2
 # Of the way from the least peak to that of the step as it is.
@@ -166,11 +167,9 @@ def main(program, options):
     about = machine.describe(program)
     heads = ["network", "checkpoints", "budget, MiB", "predicted", "measured",
              "off by", "added time, modelled", "s a step"]
-    text = "\n".join([f"{key}: {value}  " for key, value in about.items()] +
-                     ["", cli.markdown(heads, [cells(r) for r in rows])])
+    text = tables.write(
+        options.out, "training", about,
+        [tables.markdown(heads, [cells(r) for r in rows])],
+        {"rows": rows, "failures": failures})
     print(text)
-    (options.out / "training.md").write_text(text + "\n", encoding="utf-8")
-    (options.out / "training.json").write_text(
-        json.dumps({"machine": about, "rows": rows, "failures": failures},
-                   indent=1) + "\n", encoding="utf-8")
     return 1 if failures else 0
