@@ -139,20 +139,8 @@ class NoPattern final : public pass::Pass {
 
   // Subgraphs of the main graph, at any depth.
   static std::vector<BlockId> Bodies(const Graph& graph) {
-    std::vector<BlockId> bodies;
-    std::vector<BlockId> pending = {ir::kMainBlock};
-    while (!pending.empty()) {
-      const BlockId block = pending.back();
-      pending.pop_back();
-      for (NodeId id : graph.block(block).nodes) {
-        const ir::Node& node = graph.node(id);
-        if (node.is_call) continue;
-        for (BlockId body : node.blocks) {
-          bodies.push_back(body);
-          pending.push_back(body);
-        }
-      }
-    }
+    std::vector<BlockId> bodies = BlocksOutsideCalls(graph);
+    bodies.erase(bodies.begin());
     return bodies;
   }
 

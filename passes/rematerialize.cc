@@ -247,8 +247,7 @@ class Rematerialize final : public pass::Pass {
       graph.mutable_value(made).contents = contents;
       node.name = builder.UniqueName(absl::StrCat(name, "/", node.op_type));
       node.block = body;
-      node.source_block = ir::kNoBlock;
-      node.source_index = ir::kNoIndex;
+      node.ForgetSource();
       for (ValueId& operand : node.operands) {
         const auto it = copies.find(operand);
         if (operand != kNoValue && it != copies.end()) operand = it->second;

@@ -309,12 +309,9 @@ class Extractor {
              flow_.has_gradient[ir::Index(node.operands[i])];
     };
     const TorchSaved saved = SavedByTorch(node, has_gradient);
-    const auto has = [](uint32_t mask, size_t i) {
-      return (mask >> std::min<size_t>(i, 31) & 1) != 0;
-    };
     for (size_t i = 0; i < node.operands.size(); ++i) {
       const ValueId operand = node.operands[i];
-      if (operand == ir::kNoValue || !has(saved.operands, i)) continue;
+      if (operand == ir::kNoValue || !ir::Lists(saved.operands, i)) continue;
       if (SaveCast(AutocastOf(node.op_type), operand, unit)) continue;
       if (NeedsCopy(node, operand)) {
         const BufferIndex copy = InternalBuffer(
@@ -326,7 +323,8 @@ class Extractor {
       AddOnce(buffer_of_[ir::Index(operand)], &unit->saves);
     }
     for (size_t i = 0; i < node.results.size(); ++i) {
-      if (node.results[i] == ir::kNoValue || !has(saved.results, i)) continue;
+      if (node.results[i] == ir::kNoValue || !ir::Lists(saved.results, i))
+        continue;
       AddOnce(buffer_of_[ir::Index(node.results[i])], &unit->saves);
     }
     AddExtra(node, saved.extra, unit);

@@ -67,10 +67,6 @@ bool KeepsWeights(absl::string_view op) {
   return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
 }
 
-bool HasMask(uint32_t mask, size_t i) {
-  return (mask >> std::min<size_t>(i, 31) & 1) != 0;
-}
-
 class Builder {
  public:
   Builder(const ir::Graph& graph, const std::vector<bool>& ignored)
@@ -186,7 +182,7 @@ class Builder {
           flow_.weights_behind[ir::Index(operand)].empty()) {
         continue;
       }
-      if (HasMask(mask, i) || microsoft || (joins && !scores)) {
+      if (ir::Lists(mask, i) || microsoft || (joins && !scores)) {
         MarkTrained(operand);
       }
     }

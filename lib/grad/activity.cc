@@ -72,10 +72,6 @@ llvm::BitVector Leading(const ir::Graph& graph, absl::Span<const ValueId> to) {
   return leading;
 }
 
-bool Listed(uint32_t mask, size_t i) {
-  return (mask >> std::min<size_t>(i, 31)) & 1U;
-}
-
 // Operand i of BatchNormalization is moved by the batches, not by a gradient.
 bool IsRunningStatistic(const ir::Node& node, size_t operand) {
   return node.op_type == "BatchNormalization" && operand >= 3;
@@ -199,7 +195,7 @@ SavedValues SavedForBackward(const ir::Graph& graph, NodeId id,
     return saved;
   }
   for (size_t i = 0; i < node.operands.size(); ++i) {
-    if (!Listed(node.info->saved.operands, i)) continue;
+    if (!ir::Lists(node.info->saved.operands, i)) continue;
     bool read = row->reads == Reads::kAll;
     for (size_t j = 0; !read && j < node.operands.size(); ++j) {
       read = j != i && active(node.operands[j]);
@@ -207,7 +203,7 @@ SavedValues SavedForBackward(const ir::Graph& graph, NodeId id,
     if (read) add(node.operands[i]);
   }
   for (size_t i = 0; i < node.results.size(); ++i) {
-    if (Listed(node.info->saved.results, i)) add(node.results[i]);
+    if (ir::Lists(node.info->saved.results, i)) add(node.results[i]);
   }
   return saved;
 }

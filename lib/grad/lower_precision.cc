@@ -117,24 +117,21 @@ class Lowering {
     }
   }
 
-  static bool Listed(uint32_t mask, size_t i) {
-    return ((mask >> std::min<size_t>(i, 31)) & 1U) != 0;
-  }
-
   void Lower(NodeId id) {
     const ir::OpInfo& info = *graph_.node(id).info;
     for (size_t i = 0; i < graph_.node(id).operands.size(); ++i) {
       const ValueId operand = graph_.node(id).operands[i];
       if (!IsReal(operand)) continue;
-      const ValueId cast =
-          Listed(info.float32_operands, i) ? AsFloat(operand) : AsHalf(operand);
+      const ValueId cast = ir::Lists(info.float32_operands, i)
+                               ? AsFloat(operand)
+                               : AsHalf(operand);
       graph_.mutable_node(id).operands[i] = cast;
     }
     const ir::Node& node = graph_.node(id);
     for (size_t i = 0; i < node.results.size(); ++i) {
       const ValueId result = node.results[i];
       if (!IsReal(result)) continue;
-      if (Listed(info.float32_results, i)) {
+      if (ir::Lists(info.float32_results, i)) {
         wishes_[result] = Wish::kFloat32;
         continue;
       }
@@ -158,11 +155,7 @@ class Lowering {
         graph_.mutable_node(id).operands[i] = AsFloat(operand);
       }
     }
-    std::vector<ir::BlockId> blocks(graph_.node(id).blocks.begin(),
-                                    graph_.node(id).blocks.end());
-    while (!blocks.empty()) {
-      const ir::BlockId block = blocks.back();
-      blocks.pop_back();
+    for (const ir::BlockId block : BlocksWithin(graph_, id)) {
       for (ValueId& result : graph_.mutable_block(block).results) {
         if (IsReal(result)) result = AsFloat(result);
       }
@@ -171,7 +164,6 @@ class Lowering {
         for (ValueId& operand : node.operands) {
           if (IsReal(operand)) operand = AsFloat(operand);
         }
-        blocks.insert(blocks.end(), node.blocks.begin(), node.blocks.end());
       }
     }
   }

@@ -246,7 +246,7 @@ class Writer {
   }
 
   NodeId WriteOriginal(NodeId id, size_t run) {
-    for (BlockId block : graph_.node(id).blocks) ReadInside(block);
+    ReadInside(id);
     for (size_t i = 0; i < graph_.node(id).operands.size(); ++i) {
       const ValueId operand = Read(graph_.node(id).operands[i]);
       graph_.mutable_node(id).operands[i] = operand;
@@ -273,22 +273,18 @@ class Writer {
   }
 
   // Operands of nodes in subgraphs, at any depth.
-  void ReadInside(BlockId block) {
-    std::vector<BlockId> pending = {block};
-    while (!pending.empty()) {
-      const BlockId next = pending.back();
-      pending.pop_back();
-      const std::vector<NodeId> nodes = graph_.block(next).nodes;
+  void ReadInside(NodeId owner) {
+    for (BlockId block : BlocksWithin(graph_, owner)) {
+      const std::vector<NodeId> nodes = graph_.block(block).nodes;
       for (NodeId id : nodes) {
         for (size_t i = 0; i < graph_.node(id).operands.size(); ++i) {
           const ValueId operand = ReadIfOuter(graph_.node(id).operands[i]);
           graph_.mutable_node(id).operands[i] = operand;
         }
-        for (BlockId inner : graph_.node(id).blocks) pending.push_back(inner);
       }
-      for (size_t i = 0; i < graph_.block(next).results.size(); ++i) {
-        const ValueId result = ReadIfOuter(graph_.block(next).results[i]);
-        graph_.mutable_block(next).results[i] = result;
+      for (size_t i = 0; i < graph_.block(block).results.size(); ++i) {
+        const ValueId result = ReadIfOuter(graph_.block(block).results[i]);
+        graph_.mutable_block(block).results[i] = result;
       }
     }
   }

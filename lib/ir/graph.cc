@@ -89,24 +89,32 @@ bool Graph::IsInside(BlockId inner, BlockId outer) const {
   return true;
 }
 
-namespace {
-
-// Calls visit(node) for the nodes of `root`'s blocks, at every depth.
-template <typename Visitor>
-void ForEachNestedNode(const Graph& graph, NodeId root, Visitor visit) {
-  llvm::SmallVector<BlockId, 4> pending(graph.node(root).blocks.begin(),
-                                        graph.node(root).blocks.end());
+std::vector<BlockId> BlocksWithin(const Graph& graph, NodeId node) {
+  std::vector<BlockId> within;
+  llvm::SmallVector<BlockId, 4> pending(graph.node(node).blocks.begin(),
+                                        graph.node(node).blocks.end());
   while (!pending.empty()) {
-    const BlockId block = pending.pop_back_val();
-    visit(block);
-    for (NodeId id : graph.block(block).nodes) {
+    within.push_back(pending.pop_back_val());
+    for (NodeId id : graph.block(within.back()).nodes) {
       pending.append(graph.node(id).blocks.begin(),
                      graph.node(id).blocks.end());
     }
   }
+  return within;
 }
 
-}  // namespace
+std::vector<BlockId> BlocksOutsideCalls(const Graph& graph) {
+  std::vector<BlockId> found;
+  llvm::SmallVector<BlockId, 4> pending = {kMainBlock};
+  while (!pending.empty()) {
+    found.push_back(pending.pop_back_val());
+    for (NodeId id : graph.block(found.back()).nodes) {
+      const Node& node = graph.node(id);
+      if (!node.is_call) pending.append(node.blocks.begin(), node.blocks.end());
+    }
+  }
+  return found;
+}
 
 void CollectUses(const Graph& graph, NodeId id, std::vector<ValueId>* uses) {
   const Node& node = graph.node(id);
@@ -134,18 +142,18 @@ void CollectUses(const Graph& graph, NodeId id, std::vector<ValueId>* uses) {
   for (ValueId value : node.results) {
     if (node.is_call && value != kNoValue) seen.insert(value);
   }
-  llvm::DenseSet<BlockId> inside;
-  ForEachNestedNode(graph, id, [&](BlockId b) { inside.insert(b); });
+  const std::vector<BlockId> blocks = BlocksWithin(graph, id);
+  const llvm::DenseSet<BlockId> inside(blocks.begin(), blocks.end());
   const auto capture = [&](ValueId value) {
     if (value == kNoValue || inside.contains(graph.value(value).block)) return;
     use(value);
   };
-  ForEachNestedNode(graph, id, [&](BlockId b) {
+  for (BlockId b : blocks) {
     for (NodeId nested : graph.block(b).nodes) {
       for (ValueId value : graph.node(nested).operands) capture(value);
     }
     for (ValueId value : graph.block(b).results) capture(value);
-  });
+  }
 }
 
 }  // namespace onnx_memopt::ir

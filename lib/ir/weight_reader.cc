@@ -107,9 +107,7 @@ absl::Status WeightReader::VisitFloats(
   assert((weight.is_transformed() ? weight.transform.from : weight.element) ==
              ElementType::kFloat &&
          "stored as float32");
-  const int64_t size = weight.storage == WeightStorage::kExternal
-                           ? weight.external.length_bytes
-                           : StoredBytes(weight);
+  const int64_t size = StoredBytes(weight);
   std::vector<float> values;
   for (int64_t at = 0; at < size; at += kChunkBytes) {
     const int64_t length = std::min(kChunkBytes, size - at);

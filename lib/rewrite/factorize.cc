@@ -106,10 +106,7 @@ class Factorizer {
       group.usable = group.usable && usable;
       if (node != ir::kNoNode) group.nodes.push_back(node);
     };
-    std::vector<BlockId> pending{ir::kMainBlock};
-    while (!pending.empty()) {
-      const BlockId block = pending.back();
-      pending.pop_back();
+    for (BlockId block : BlocksOutsideCalls(graph_)) {
       for (ValueId result : graph_.block(block).results) {
         use(result, ir::kNoNode, /*usable=*/false);
       }
@@ -118,8 +115,6 @@ class Factorizer {
         for (size_t i = 0; i < node.operands.size(); ++i) {
           use(node.operands[i], id, IsLayer(node, i));
         }
-        if (node.is_call) continue;
-        pending.insert(pending.end(), node.blocks.begin(), node.blocks.end());
       }
     }
     // A weight that plays two parts can be split for neither.

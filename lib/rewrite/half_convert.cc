@@ -302,15 +302,11 @@ class Converter {
     for (ValueId& operand : graph_.mutable_node(call).operands) {
       single(&operand);
     }
-    std::vector<BlockId> pending(graph_.node(call).blocks.begin(),
-                                 graph_.node(call).blocks.end());
-    while (!pending.empty()) {
-      const BlockId block = pending.back();
-      pending.pop_back();
+    for (BlockId block : BlocksWithin(graph_, call)) {
       for (NodeId id : graph_.block(block).nodes) {
-        Node& node = graph_.mutable_node(id);
-        for (ValueId& operand : node.operands) single(&operand);
-        pending.insert(pending.end(), node.blocks.begin(), node.blocks.end());
+        for (ValueId& operand : graph_.mutable_node(id).operands) {
+          single(&operand);
+        }
       }
       for (ValueId& result : graph_.mutable_block(block).results) {
         single(&result);
@@ -380,9 +376,7 @@ class Converter {
         attribute.value = static_cast<int64_t>(plan_.options.type);
       }
     }
-    // Written as it is now, and not as it was read.
-    node.source_block = ir::kNoBlock;
-    node.source_index = ir::kNoIndex;
+    node.ForgetSource();
   }
 
   // A Cast of the model to the type that its operand has by now.

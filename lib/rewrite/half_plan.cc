@@ -46,10 +46,6 @@ bool TakesAnyWidth(const Node& node) {
           !node.info->differentiable);
 }
 
-bool InMask(uint32_t mask, size_t index) {
-  return (mask >> std::min<size_t>(index, 31) & 1U) != 0;
-}
-
 bool IsCheap(const Node& node) {
   return node.info->recompute == ir::RecomputeCost::kFree ||
          node.info->recompute == ir::RecomputeCost::kCheap;
@@ -118,11 +114,8 @@ class Planner {
 
   // All nodes that may change, each before those of its blocks.
   void Collect() {
-    std::vector<BlockId> pending{ir::kMainBlock};
-    while (!pending.empty()) {
-      const BlockId id = pending.back();
-      pending.pop_back();
-      blocks_.push_back(id);
+    blocks_ = BlocksOutsideCalls(graph_);
+    for (BlockId id : blocks_) {
       const Block& block = graph_.block(id);
       for (ValueId result : block.results) {
         result_of_[Index(result)].push_back(id);
@@ -133,17 +126,13 @@ class Planner {
           const ValueId operand = node(n).operands[i];
           if (operand != kNoValue) uses_[Index(operand)].push_back({n, i});
         }
-        if (node(n).is_call) {
-          // What its body reads of the caller, it reads in float32.
-          std::vector<ValueId> captured;
-          CollectUses(graph_, n, &captured);
-          for (ValueId value : captured) {
-            uses_[Index(value)].push_back({n, SIZE_MAX});
-          }
-          continue;
+        if (!node(n).is_call) continue;
+        // What its body reads of the caller, it reads in float32.
+        std::vector<ValueId> captured;
+        CollectUses(graph_, n, &captured);
+        for (ValueId value : captured) {
+          uses_[Index(value)].push_back({n, SIZE_MAX});
         }
-        pending.insert(pending.end(), node(n).blocks.begin(),
-                       node(n).blocks.end());
       }
     }
   }
@@ -446,7 +435,7 @@ class Planner {
       return at < results.size() ? results[at] : Width::kSingle;
     }
     if (plan_.recast[Index(id)]) return Width::kHalf;
-    if (InMask(n.info->float32_results, index)) return Width::kSingle;
+    if (ir::Lists(n.info->float32_results, index)) return Width::kSingle;
     return plan_.nodes[Index(id)];
   }
 
@@ -585,7 +574,7 @@ bool WantedWidth(const HalfPlan& plan, const Graph& graph, NodeId id,
       break;
   }
   if (TakesAnyWidth(node)) return false;
-  if (!InMask(node.info->float32_operands, index)) {
+  if (!ir::Lists(node.info->float32_operands, index)) {
     *width = plan.nodes[Index(id)];
   }
   return true;

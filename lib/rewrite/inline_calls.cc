@@ -43,15 +43,10 @@ class Inliner {
   // Versions of operators that the model itself imports, as far as it uses
   // them. A body has imports of its own.
   void CollectOpsets() {
-    std::vector<BlockId> pending{ir::kMainBlock};
-    while (!pending.empty()) {
-      const BlockId block = pending.back();
-      pending.pop_back();
+    for (BlockId block : BlocksOutsideCalls(graph_)) {
       for (NodeId id : graph_.block(block).nodes) {
         const Node& node = graph_.node(id);
         opsets_.emplace(node.domain, node.opset);
-        if (node.is_call) continue;
-        pending.insert(pending.end(), node.blocks.begin(), node.blocks.end());
       }
     }
   }
@@ -161,8 +156,7 @@ class Inliner {
       for (NodeId id : graph_.block(inner).nodes) {
         Node& node = graph_.mutable_node(id);
         if (is_body) node.block = block;
-        node.source_block = ir::kNoBlock;
-        node.source_index = ir::kNoIndex;
+        node.ForgetSource();
         node.name = builder_.UniqueName(absl::StrCat(
             prefix, "/", node.name.empty() ? node.op_type : node.name));
         for (ValueId result : node.results) {

@@ -127,8 +127,7 @@ class Writer {
       Node node = graph_.node(chain[i]);
       const ValueId old = node.results[0];
       node.name = builder_.UniqueName(absl::StrCat(node.name, "/again"));
-      node.source_block = ir::kNoBlock;
-      node.source_index = ir::kNoIndex;
+      node.ForgetSource();
       const ValueId made =
           builder_.Value(kMainBlock, graph_.value(old).type,
                          absl::StrCat(graph_.value(old).name, "/again"));

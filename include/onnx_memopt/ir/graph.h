@@ -91,6 +91,12 @@ struct Node {
   // may move a node from its graph into a new block inside that graph.
   BlockId source_block = kNoBlock;
   uint32_t source_index = kNoIndex;
+
+  // The node is written as it is now, and not as it was read.
+  void ForgetSource() {
+    source_block = kNoBlock;
+    source_index = kNoIndex;
+  }
 };
 
 enum class BlockKind : uint8_t { kMain, kSubgraph, kCallBody };
@@ -203,6 +209,13 @@ const std::vector<float>* FloatsAttribute(const Node& node,
 // capture. The error names a node and a tensor of a cycle.
 absl::StatusOr<std::vector<NodeId>> TopologicalOrder(
     const Graph& graph, absl::Span<const NodeId> nodes);
+
+// The blocks of a node and those in them, at any depth, each before what is in
+// it.
+std::vector<BlockId> BlocksWithin(const Graph& graph, NodeId node);
+// The main graph and its subgraphs at any depth, each before what is in it, but
+// not the bodies of calls.
+std::vector<BlockId> BlocksOutsideCalls(const Graph& graph);
 
 // Appends the values of outer blocks that `node` reads: its operands, and what
 // its blocks use but do not define. No duplicates.

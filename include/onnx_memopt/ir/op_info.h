@@ -99,6 +99,11 @@ bool IsKnown(const OpInfo& info);
 // True if the op, in this version of its domain, takes the 16-bit type wherever
 // it takes float32, but for float32_operands and float32_results.
 bool Takes(const OpInfo& info, ElementType half, int version);
+// True if a mask of operands or results lists this one. The last bit stands for
+// all from there on.
+inline bool Lists(uint32_t mask, size_t index) {
+  return (mask >> (index < 31 ? index : 31) & 1U) != 0;
+}
 // All rows, sorted by domain and name.
 absl::Span<const OpInfo> AllOpInfo();
 
