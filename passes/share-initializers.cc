@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +60,47 @@ constexpr int kGemmOpset = 11;
 // What a ConstantOfShape and its shape take in the file.
 constexpr int64_t kMinUniformBytes = 1024;
 
+// Who reads which value, as the graph is when this is made. Results of blocks
+// are read by no node.
+class Uses {
+ public:
+  struct Use {
+    NodeId node = ir::kNoNode;
+    size_t index = 0;
+  };
+
+  explicit Uses(const Graph& graph) : by_value_(graph.num_values()) {
+    for (size_t i = 0; i < graph.num_blocks(); ++i) {
+      const ir::Block& block = graph.block(BlockId(static_cast<uint32_t>(i)));
+      for (ValueId result : block.results) Add(result, {});
+      for (NodeId id : block.nodes) {
+        const auto& operands = graph.node(id).operands;
+        for (size_t k = 0; k < operands.size(); ++k) {
+          Add(operands[k], {.node = id, .index = k});
+        }
+      }
+    }
+  }
+
+  const std::vector<Use>& of(ValueId value) const {
+    return by_value_[Index(value)];
+  }
+  // What read `from` reads `to` now.
+  void Move(ValueId from, ValueId to) {
+    std::vector<Use>& uses = by_value_[Index(to)];
+    const std::vector<Use> moved = std::move(by_value_[Index(from)]);
+    by_value_[Index(from)].clear();
+    uses.insert(uses.end(), moved.begin(), moved.end());
+  }
+
+ private:
+  void Add(ValueId value, Use use) {
+    if (value != ir::kNoValue) by_value_[Index(value)].push_back(use);
+  }
+
+  std::vector<std::vector<Use>> by_value_;
+};
+
 class ShareInitializers final : public pass::Pass {
  public:
   explicit ShareInitializers(ShareOptions options) : options_(options) {}
@@ -80,12 +122,14 @@ class ShareInitializers final : public pass::Pass {
     ASSIGN_OR_RETURN(const analysis::EqualWeights equal,
                      FindEqualWeights(graph, weights, options_.equal));
     bool changed = Merge(graph, equal, candidates, context);
+    std::optional<Uses> uses;
     for (const auto& [a, b] : equal.transposed) {
+      if (options_.transposed && !uses) uses.emplace(graph);
       if (options_.transposed &&
           (ShareTransposed(graph, candidates.lookup(a), candidates.lookup(b),
-                           context) ||
+                           &*uses, context) ||
            ShareTransposed(graph, candidates.lookup(b), candidates.lookup(a),
-                           context))) {
+                           &*uses, context))) {
         changed = true;
         continue;
       }
@@ -143,6 +187,7 @@ class ShareInitializers final : public pass::Pass {
     int64_t saved_bytes = 0;
     const absl::flat_hash_map<std::string, int> names =
         CountNames(graph, equal);
+    std::optional<Uses> uses;  // as long as nothing is replaced
     for (const std::vector<WeightId>& group : equal.groups) {
       std::vector<ValueId> kept;
       for (WeightId weight : group) {
@@ -154,7 +199,9 @@ class ShareInitializers final : public pass::Pass {
                                     graph.value(representative).block);
             });
         if (visible == kept.end()) {
-          if (!kept.empty() && Hoist(graph, names, kept.front(), value)) {
+          if (!kept.empty() && !uses) uses.emplace(graph);
+          if (!kept.empty() &&
+              Hoist(graph, names, *uses, kept.front(), value)) {
             replacements[value] = kept.front();
             saved_bytes += graph.weight(weight).size_bytes;
             continue;
@@ -186,12 +233,12 @@ class ShareInitializers final : public pass::Pass {
   // those stay.
   static bool Hoist(Graph& graph,
                     const absl::flat_hash_map<std::string, int>& names,
-                    ValueId value, ValueId other) {
+                    const Uses& uses, ValueId value, ValueId other) {
     const ir::Weight& weight = graph.weight(graph.value(value).weight);
     if (weight.storage == ir::WeightStorage::kExternal ||
         weight.element == ir::ElementType::kString ||
-        names.at(graph.value(value).name) != 1 || IsPacked(graph, value) ||
-        IsPacked(graph, other)) {
+        names.at(graph.value(value).name) != 1 ||
+        IsPacked(graph, uses.of(value)) || IsPacked(graph, uses.of(other))) {
       return false;
     }
     BlockId around = graph.value(value).block;
@@ -207,49 +254,30 @@ class ShareInitializers final : public pass::Pass {
     return true;
   }
 
-  static bool IsPacked(const Graph& graph, ValueId value) {
-    bool packed = false;
-    ForEachUse(graph, value, [&](NodeId id, size_t index) {
-      packed = packed || id == ir::kNoNode ||
-               (index > 0 && graph.node(id).info->recompute ==
-                                 ir::RecomputeCost::kExpensive);
+  static bool IsPacked(const Graph& graph, const std::vector<Uses::Use>& uses) {
+    return std::any_of(uses.begin(), uses.end(), [&](const Uses::Use& use) {
+      return use.node == ir::kNoNode ||
+             (use.index > 0 && graph.node(use.node).info->recompute ==
+                                   ir::RecomputeCost::kExpensive);
     });
-    return packed;
-  }
-
-  // Results of blocks count as uses by no node.
-  template <typename Visit>
-  static void ForEachUse(const Graph& graph, ValueId value, Visit visit) {
-    for (size_t i = 0; i < graph.num_blocks(); ++i) {
-      const ir::Block& block = graph.block(BlockId(static_cast<uint32_t>(i)));
-      for (ValueId result : block.results) {
-        if (result == value) visit(ir::kNoNode, 0);
-      }
-      for (NodeId id : block.nodes) {
-        const auto& operands = graph.node(id).operands;
-        for (size_t k = 0; k < operands.size(); ++k) {
-          if (operands[k] == value) visit(id, k);
-        }
-      }
-    }
   }
 
   // Lets the readers of `dropped` read `kept`, of which it is the transposed.
   static bool ShareTransposed(Graph& graph, ValueId dropped, ValueId kept,
-                              pass::PassContext& context) {
+                              Uses* uses, pass::PassContext& context) {
     if (graph.value(dropped).block != graph.value(kept).block ||
         graph.value(dropped).block != ir::kMainBlock) {
       return false;
     }
-    std::vector<NodeId> readers;
-    bool all = true;
-    ForEachUse(graph, dropped, [&](NodeId id, size_t index) {
-      all = all && id != ir::kNoNode && CanReadTransposed(graph, id, index);
-      if (id != ir::kNoNode) readers.push_back(id);
-    });
-    if (!all || readers.empty()) return false;
-    for (NodeId id : readers) {
-      ir::Node& node = graph.mutable_node(id);
+    const std::vector<Uses::Use>& readers = uses->of(dropped);
+    if (readers.empty() ||
+        !std::all_of(readers.begin(), readers.end(), [&](const Uses::Use& use) {
+          return CanReadTransposed(graph, use);
+        })) {
+      return false;
+    }
+    for (const Uses::Use& use : readers) {
+      ir::Node& node = graph.mutable_node(use.node);
       const int64_t flag = 1 - ir::IntAttribute(node, "transB", 0);
       std::erase_if(node.attributes,
                     [](const ir::Attribute& a) { return a.name == "transB"; });
@@ -257,9 +285,7 @@ class ShareInitializers final : public pass::Pass {
       node.op_type = "Gemm";
       node.info = &ir::FindOpInfo(node.domain, node.op_type);
       node.operands[1] = kept;
-      // Written as it is now, and not as it was read.
-      node.source_block = ir::kNoBlock;
-      node.source_index = ir::kNoIndex;
+      node.ForgetSource();
     }
     std::erase(graph.mutable_block(ir::kMainBlock).initializers, dropped);
     const ir::Weight& weight = graph.weight(graph.value(dropped).weight);
@@ -268,16 +294,17 @@ class ShareInitializers final : public pass::Pass {
                                 "\" transposed: read by ", readers.size(),
                                 " Gemm", readers.size() == 1 ? "" : "s",
                                 ", saves ", FormatBytes(weight.size_bytes)));
+    uses->Move(dropped, kept);
     return true;
   }
 
   // As the second operand of a Gemm, or of a MatMul that can be one.
-  static bool CanReadTransposed(const Graph& graph, NodeId id, size_t index) {
-    const ir::Node& node = graph.node(id);
+  static bool CanReadTransposed(const Graph& graph, const Uses::Use& use) {
+    if (use.node == ir::kNoNode || use.index != 1) return false;
+    const ir::Node& node = graph.node(use.node);
     const ValueId first = node.operands[0];
-    if (index != 1 || !node.domain.empty() || node.is_call ||
-        node.opset < kGemmOpset || first == ir::kNoValue ||
-        first == node.operands[1] ||
+    if (!node.domain.empty() || node.is_call || node.opset < kGemmOpset ||
+        first == ir::kNoValue || first == node.operands[1] ||
         graph.block(node.block).kind == ir::BlockKind::kCallBody) {
       return false;
     }

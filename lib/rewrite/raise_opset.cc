@@ -43,18 +43,17 @@ bool HasMask(const ir::Node& node) {
          node.results[1] != ir::kNoValue;
 }
 
-bool MeansTheSame(const ir::Node& node, const std::vector<bool>& used) {
-  // The mask is of another type.
-  if (HasMask(node)) return !used[ir::Index(node.results[1])];
-  return std::find(std::begin(kChanged), std::end(kChanged), node.op_type) ==
-         std::end(kChanged);
+// But for a mask.
+bool MeansTheSame(const ir::Node& node) {
+  return HasMask(node) || std::find(std::begin(kChanged), std::end(kChanged),
+                                    node.op_type) == std::end(kChanged);
 }
 
 }  // namespace
 
 std::optional<ir::Graph> RaiseOpset(const ir::Graph& graph) {
-  const std::vector<bool> used = Used(graph);
   std::vector<ir::NodeId> nodes;
+  std::vector<ir::ValueId> masks;
   for (size_t i = 0; i < graph.num_nodes(); ++i) {
     const ir::NodeId id{static_cast<uint32_t>(i)};
     if (graph.erased(id)) continue;
@@ -63,13 +62,21 @@ std::optional<ir::Graph> RaiseOpset(const ir::Graph& graph) {
     if (node.is_call) return std::nullopt;
     if (!node.domain.empty()) continue;
     if (node.opset < kOldestOpset || node.opset >= kBuildOpset ||
-        !node.blocks.empty() || !IsKnown(*node.info) ||
-        !MeansTheSame(node, used)) {
+        !node.blocks.empty() || !IsKnown(*node.info) || !MeansTheSame(node)) {
       return std::nullopt;
     }
     nodes.push_back(id);
+    if (HasMask(node)) masks.push_back(node.results[1]);
   }
   if (nodes.empty()) return std::nullopt;
+  if (!masks.empty()) {
+    // They are of another type.
+    const std::vector<bool> used = Used(graph);
+    if (std::any_of(masks.begin(), masks.end(),
+                    [&](ir::ValueId mask) { return used[ir::Index(mask)]; })) {
+      return std::nullopt;
+    }
+  }
   ir::Graph raised = graph.Clone();
   for (const ir::NodeId id : nodes) {
     ir::Node& node = raised.mutable_node(id);
