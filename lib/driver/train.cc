@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "driver/append_loss.h"
+#include "driver/make_step.h"
 #include "driver/module_names.h"
 #include "onnx_memopt/analysis/assume_sizes.h"
 #include "onnx_memopt/analysis/runtime_model.h"
@@ -20,11 +21,9 @@
 #include "onnx_memopt/io/loaded_model.h"
 #include "onnx_memopt/io/save.h"
 #include "onnx_memopt/ir/graph.h"
-#include "onnx_memopt/pass/pipeline.h"
 #include "onnx_memopt/rewrite/prediction.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
-#include "registry.h"
 
 namespace onnx_memopt {
 namespace {
@@ -111,12 +110,7 @@ class Run {
   absl::Status Rewrite() {
     Progress("differentiating");
     const size_t before = graph_.block(ir::kMainBlock).nodes.size();
-    ASSIGN_OR_RETURN(const grad::StepInfo info,
-                     grad::BuildTrainingStep(step_, &graph_));
-    ASSIGN_OR_RETURN(
-        const pass::Pipeline pipeline,
-        pass::ParsePipeline("drop-dead", passes::RegisteredPasses()));
-    RETURN_IF_ERROR(RunPipeline(pipeline, graph_, {}).status());
+    ASSIGN_OR_RETURN(const grad::StepInfo info, MakeStep(step_, &graph_));
     RETURN_IF_ERROR(PlaceCheckpoints(info));
     RETURN_IF_ERROR(ir::Verify(graph_));
     Describe(info, before);

@@ -6,20 +6,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "driver/make_step.h"
 #include "driver/module_names.h"
 #include "onnx_memopt/grad/activity.h"
 #include "onnx_memopt/grad/checkpoint.h"
 #include "onnx_memopt/grad/differentiate.h"
 #include "onnx_memopt/grad/training_step.h"
-#include "onnx_memopt/pass/pipeline.h"
 #include "onnx_memopt/support/status_macros.h"
-#include "registry.h"
 
 namespace onnx_memopt {
 namespace {
-
-// Work of the planner for each budget: a report is not to take long.
-constexpr int64_t kMaxMoves = 20'000;
 
 absl::Status Fill(const io::LoadedModel& model, ir::Graph step_graph,
                   ReportTraining* training) {
@@ -32,16 +28,10 @@ absl::Status Fill(const io::LoadedModel& model, ir::Graph step_graph,
     }
   }
   std::vector<std::string> modules = ModuleNames(model, step_graph);
-  ASSIGN_OR_RETURN(const grad::StepInfo info,
-                   grad::BuildTrainingStep(options, &step_graph));
-  ASSIGN_OR_RETURN(
-      const pass::Pipeline pipeline,
-      pass::ParsePipeline("drop-dead", passes::RegisteredPasses()));
-  RETURN_IF_ERROR(RunPipeline(pipeline, step_graph, {}).status());
+  ASSIGN_OR_RETURN(const grad::StepInfo info, MakeStep(options, &step_graph));
   ASSIGN_OR_RETURN(const grad::CheckpointPlanner planner,
                    grad::CheckpointPlanner::Create(
-                       {.modules = std::move(modules), .max_moves = kMaxMoves},
-                       info, step_graph));
+                       {.modules = std::move(modules)}, info, step_graph));
   for (const grad::KeptValue& value : planner.Saved()) {
     training->saved_bytes += value.bytes;
     training->saved.push_back(

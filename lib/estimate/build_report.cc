@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "estimate/advice.h"
 #include "estimate/allocator_advice.h"
+#include "estimate/evaluate.h"
 #include "estimate/launch_configs.h"
 #include "onnx_memopt/estimate/gpus.h"
 #include "onnx_memopt/estimate/reference_formulas.h"
@@ -492,26 +493,15 @@ class Builder {
   // sixteenth of the length given.
   absl::Status AddLongest() {
     const int64_t step = std::max<int64_t>(1, request_.length / 16);
-    const auto fits = [&](int64_t steps) -> absl::StatusOr<bool> {
-      request_.length_graph->assumed[request_.length_symbol] = steps * step;
-      Model model(request_.length_graph, request_.batch_symbol);
-      return Fits(&model, c_, *report_.budget_bytes);
-    };
     constexpr int64_t kMostSteps = 1024;
-    int64_t low = 0;
-    int64_t high = 1;
-    while (high <= kMostSteps) {
-      ASSIGN_OR_RETURN(const bool ok, fits(high));
-      if (!ok) break;
-      low = high;
-      high *= 2;
-    }
-    while (high - low > 1 && low < kMostSteps) {
-      const int64_t middle = low + (high - low) / 2;
-      ASSIGN_OR_RETURN(const bool ok, fits(middle));
-      (ok ? low : high) = middle;
-    }
-    report_.max_length = low * step;
+    ASSIGN_OR_RETURN(
+        const int64_t steps,
+        LargestThatFits(kMostSteps, [&](int64_t count) -> absl::StatusOr<bool> {
+          request_.length_graph->assumed[request_.length_symbol] = count * step;
+          Model model(request_.length_graph, request_.batch_symbol);
+          return Fits(&model, c_, *report_.budget_bytes);
+        }));
+    report_.max_length = steps * step;
     return absl::OkStatus();
   }
 

@@ -448,31 +448,33 @@ absl::StatusOr<bool> Fits(Model* model, const Configuration& configuration,
   return true;
 }
 
-absl::StatusOr<int64_t> LargestBatch(Model* model,
-                                     const Configuration& configuration,
-                                     int64_t budget_bytes) {
-  constexpr int64_t kMostSamples = int64_t{1} << 24;
-  Configuration c = configuration;
-  const auto fits = [&](int64_t batch) {
-    c.batch = batch;
-    return Fits(model, c, budget_bytes);
-  };
-  ASSIGN_OR_RETURN(const bool one, fits(1));
-  if (!one) return 0;
-  int64_t low = 1;
-  int64_t high = 2;
-  while (high <= kMostSamples) {
+absl::StatusOr<int64_t> LargestThatFits(
+    int64_t most, absl::FunctionRef<absl::StatusOr<bool>(int64_t)> fits) {
+  int64_t low = 0;
+  int64_t high = 1;
+  while (high <= most) {
     ASSIGN_OR_RETURN(const bool ok, fits(high));
     if (!ok) break;
     low = high;
     high *= 2;
   }
-  while (high - low > 1 && low < kMostSamples) {
+  while (high - low > 1 && low < most) {
     const int64_t middle = low + (high - low) / 2;
     ASSIGN_OR_RETURN(const bool ok, fits(middle));
     (ok ? low : high) = middle;
   }
   return low;
+}
+
+absl::StatusOr<int64_t> LargestBatch(Model* model,
+                                     const Configuration& configuration,
+                                     int64_t budget_bytes) {
+  constexpr int64_t kMostSamples = int64_t{1} << 24;
+  Configuration c = configuration;
+  return LargestThatFits(kMostSamples, [&](int64_t batch) {
+    c.batch = batch;
+    return Fits(model, c, budget_bytes);
+  });
 }
 
 }  // namespace onnx_memopt::estimate

@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "grad/segments.h"
@@ -32,22 +31,6 @@ using ir::ValueId;
 constexpr size_t kMaxNamed = 5;
 
 size_t At(int32_t index) { return static_cast<size_t>(index); }
-
-// "layer1.0" of "layer1.0.conv2": up to the first part that is a number; empty
-// if there is none.
-std::string LayerOf(const std::string& module) {
-  std::vector<std::string> parts = absl::StrSplit(module, '.');
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const bool is_number =
-        !parts[i].empty() &&
-        std::all_of(parts[i].begin(), parts[i].end(),
-                    [](char c) { return absl::ascii_isdigit(c); });
-    if (!is_number) continue;
-    parts.resize(i + 1);
-    return absl::StrJoin(parts, ".");
-  }
-  return "";
-}
 
 // For each module that has nodes among these: the deepest that holds all of its
 // layer's.
@@ -151,16 +134,11 @@ KeptValue CheckpointPlanner::ValueOf(int32_t unit) const {
 }
 
 std::vector<KeptValue> CheckpointPlanner::Saved() const {
-  std::set<int32_t> saved;
-  for (const StepUnit& unit : units_->units()) {
-    if (unit.is_forward) continue;
-    for (int32_t input : unit.inputs) {
-      if (units_->unit(input).is_forward) saved.insert(input);
-    }
-  }
+  const std::vector<bool> saved = units_->Saved();
   std::vector<KeptValue> values;
-  values.reserve(saved.size());
-  for (int32_t unit : saved) values.push_back(ValueOf(unit));
+  for (size_t u = 0; u < saved.size(); ++u) {
+    if (saved[u]) values.push_back(ValueOf(static_cast<int32_t>(u)));
+  }
   return values;
 }
 
@@ -177,7 +155,7 @@ std::vector<std::string> CheckpointPlanner::Wrapped(
 absl::StatusOr<int64_t> CheckpointPlanner::PeakOf(
     const CheckpointPlan& plan) const {
   ir::Graph trial = graph_->Clone();
-  RETURN_IF_ERROR(Insert(plan, &trial).status());
+  RETURN_IF_ERROR(Write(plan, CutIntoStages(*units_, plan.runs), &trial));
   ASSIGN_OR_RETURN(const analysis::RuntimePrediction predicted,
                    rewrite::PredictForRewrite(trial));
   return std::max(predicted.peak_first_bytes, predicted.peak_steady_bytes);
@@ -188,30 +166,12 @@ std::vector<std::pair<std::string, int64_t>> CheckpointPlanner::HeldAtPeak(
   const std::vector<int32_t> runs =
       plan.runs.empty() ? units_->PlainRuns() : plan.runs;
   const Stages stages = CutIntoStages(*units_, runs);
-  const auto lives_at = [&](size_t maker, size_t run) {
-    return maker <= run && (units_->unit(runs[maker]).returns ||
-                            At(stages.last_read[maker]) >= run);
-  };
-  std::vector<int64_t> change(runs.size() + 1);
-  for (size_t r = 0; r < runs.size(); ++r) {
-    const StepUnit& unit = units_->unit(runs[r]);
-    const size_t end = unit.returns ? runs.size() : At(stages.last_read[r]) + 1;
-    change[r] += unit.bytes + unit.workspace_bytes;
-    change[r + 1] -= unit.workspace_bytes;
-    change[end] -= unit.bytes;
-  }
-  size_t peak = 0;
-  int64_t most = 0;
-  int64_t live = 0;
-  for (size_t r = 0; r < runs.size(); ++r) {
-    live += change[r];
-    if (live <= most) continue;
-    most = live;
-    peak = r;
-  }
+  const auto peak = static_cast<size_t>(
+      std::max_element(stages.live_bytes.begin(), stages.live_bytes.end()) -
+      stages.live_bytes.begin());
   std::vector<std::pair<std::string, int64_t>> held;
   for (size_t r = 0; r <= peak && r < runs.size(); ++r) {
-    if (!lives_at(r, peak)) continue;
+    if (At(stages.last_read[r]) < peak) continue;
     const KeptValue value = ValueOf(runs[r]);
     held.emplace_back(value.name, value.bytes);
   }
@@ -224,24 +184,31 @@ std::vector<std::pair<std::string, int64_t>> CheckpointPlanner::HeldAtPeak(
 
 absl::StatusOr<CheckpointResult> CheckpointPlanner::Insert(
     const CheckpointPlan& plan, ir::Graph* graph) const {
-  if (plan.runs.empty()) {
-    if (options_.depth_first) OrderForDepthFirst(*graph, options_.block, loss_);
-    return CheckpointResult{};
-  }
-  CheckpointResult result = Describe(plan, *graph);
   const Stages stages = CutIntoStages(*units_, plan.runs);
-  ASSIGN_OR_RETURN(const StagedStep step,
-                   WriteStages(*units_, plan.runs, stages, graph));
-  if (options_.depth_first) {
-    RETURN_IF_ERROR(OrderStagesForDepthFirst(step, graph));
-  }
+  CheckpointResult result;
+  // Before the nodes are changed.
+  if (!plan.runs.empty()) result = Describe(plan, stages, *graph);
+  RETURN_IF_ERROR(Write(plan, stages, graph));
   return result;
 }
 
+absl::Status CheckpointPlanner::Write(const CheckpointPlan& plan,
+                                      const Stages& stages,
+                                      ir::Graph* graph) const {
+  if (plan.runs.empty()) {
+    if (options_.depth_first) OrderForDepthFirst(*graph, options_.block, loss_);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const StagedStep step,
+                   WriteStages(*units_, plan.runs, stages, graph));
+  return options_.depth_first ? OrderStagesForDepthFirst(step, graph)
+                              : absl::OkStatus();
+}
+
 CheckpointResult CheckpointPlanner::Describe(const CheckpointPlan& plan,
+                                             const Stages& stages,
                                              const ir::Graph& graph) const {
   CheckpointResult result = {.overhead = plan.overhead};
-  const Stages stages = CutIntoStages(*units_, plan.runs);
   // By unit: how often it has run.
   std::vector<bool> has_run(units_->size());
   size_t backward = 0;

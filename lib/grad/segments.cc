@@ -6,19 +6,7 @@
 namespace onnx_memopt::grad {
 namespace {
 
-constexpr int kMaxSegments = 256;
-
 size_t At(int32_t index) { return static_cast<size_t>(index); }
-
-// By unit: the backward pass reads it.
-std::vector<bool> ReadByBackward(const StepUnits& units) {
-  std::vector<bool> read(units.size());
-  for (const StepUnit& unit : units.units()) {
-    if (unit.is_forward) continue;
-    for (int32_t input : unit.inputs) read[At(input)] = true;
-  }
-  return read;
-}
 
 std::vector<int32_t> Forward(const StepUnits& units) {
   std::vector<int32_t> forward;
@@ -49,18 +37,13 @@ std::vector<int64_t> Crossing(const StepUnits& units,
 
 }  // namespace
 
-int MaxSegments(const StepUnits& units) {
-  return static_cast<int>(
-      std::clamp<size_t>(Forward(units).size() / 3, 1, kMaxSegments));
-}
-
 std::vector<int32_t> CutIntoSegments(const StepUnits& units, int segments) {
   const std::vector<int32_t> forward = Forward(units);
-  const std::vector<bool> by_backward = ReadByBackward(units);
+  const std::vector<bool> is_saved = units.Saved();
   std::vector<int64_t> saved = {0};  // before each position
   for (int32_t unit : forward) {
     saved.push_back(saved.back() +
-                    (by_backward[At(unit)] ? units.unit(unit).bytes : 0));
+                    (is_saved[At(unit)] ? units.unit(unit).bytes : 0));
   }
   const std::vector<int64_t> crossing = Crossing(units, forward);
   std::vector<int32_t> segment_of(units.size(), -1);

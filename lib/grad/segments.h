@@ -19,9 +19,6 @@ namespace onnx_memopt::grad {
 // crosses. -1: the last one, and the backward pass.
 std::vector<int32_t> CutIntoSegments(const StepUnits& units, int segments);
 
-// At most so many segments make a difference.
-int MaxSegments(const StepUnits& units);
-
 // The runs of a step that keeps of each segment only what is read outside of
 // it; -1: all is kept.
 std::vector<int32_t> RunsOfSegments(const StepUnits& units,

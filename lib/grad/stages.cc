@@ -34,8 +34,7 @@ std::vector<int64_t> LiveBytes(const StepUnits& units,
 // The most that lives in a stage of runs [begin, end). What it hands on is
 // there from its beginning, what it reads of others to its end.
 int64_t PeakOfStage(const StepUnits& units, absl::Span<const int32_t> runs,
-                    const std::vector<int64_t>& live, const Stages& stages,
-                    int32_t begin, int32_t end) {
+                    const Stages& stages, int32_t begin, int32_t end) {
   const std::vector<int32_t>& last_read = stages.last_read;
   // What other stages made and this one reads last, by where that is.
   std::vector<int64_t> dead(At(end - begin) + 1);
@@ -59,7 +58,7 @@ int64_t PeakOfStage(const StepUnits& units, absl::Span<const int32_t> runs,
   for (int32_t r = begin; r < end; ++r) {
     held += dead[At(r - begin)];
     if (last_read[At(r)] >= end) handed -= units.unit(runs[At(r)]).bytes;
-    peak = std::max(peak, live[At(r)] + held + handed);
+    peak = std::max(peak, stages.live_bytes[At(r)] + held + handed);
   }
   return peak;
 }
@@ -98,17 +97,18 @@ Stages CutIntoStages(const StepUnits& units, absl::Span<const int32_t> runs) {
     }
     latest[At(runs[At(r)])] = r;
   }
-  const std::vector<int64_t> live = LiveBytes(units, runs, out.last_read);
-  const int64_t limit =
-      live.empty() ? 0 : *std::max_element(live.begin(), live.end());
+  out.live_bytes = LiveBytes(units, runs, out.last_read);
+  const int64_t limit = runs.empty() ? 0
+                                     : *std::max_element(out.live_bytes.begin(),
+                                                         out.live_bytes.end());
 
   int32_t begin = 0;
   while (begin < n) {
     int32_t end = begin + 1;
-    int64_t peak = PeakOfStage(units, runs, live, out, begin, end);
+    int64_t peak = PeakOfStage(units, runs, out, begin, end);
     const int32_t most = MostEnd(runs, begin, n);
     for (int32_t e = most; e > begin + 1; --e) {
-      const int64_t bytes = PeakOfStage(units, runs, live, out, begin, e);
+      const int64_t bytes = PeakOfStage(units, runs, out, begin, e);
       if (bytes > limit) continue;
       end = e;
       peak = bytes;

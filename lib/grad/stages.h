@@ -23,6 +23,8 @@ struct Stages {
   std::vector<std::vector<int32_t>> reads;
   // By run: the last one that reads it; itself if there is none.
   std::vector<int32_t> last_read;
+  // By run: what lives while it lasts, its kernels' workspace too.
+  std::vector<int64_t> live_bytes;
   // By run: its stage.
   std::vector<int32_t> stage;
   int32_t count = 0;

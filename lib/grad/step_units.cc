@@ -337,6 +337,17 @@ double StepUnits::AddedSeconds(absl::Span<const int32_t> runs) const {
   return seconds;
 }
 
+std::vector<bool> StepUnits::Saved() const {
+  std::vector<bool> saved(size());
+  for (const StepUnit& unit : units_) {
+    if (unit.is_forward) continue;
+    for (int32_t input : unit.inputs) {
+      if (units_[At(input)].is_forward) saved[At(input)] = true;
+    }
+  }
+  return saved;
+}
+
 bool StepUnits::CanRun(absl::Span<const int32_t> runs) const {
   std::vector<bool> has_run(size());
   for (int32_t unit : runs) {

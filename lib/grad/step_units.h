@@ -73,6 +73,8 @@ class StepUnits {
   std::vector<int32_t> SequenceOf(absl::Span<const int32_t> runs) const;
   // Of the runs after each unit's first.
   double AddedSeconds(absl::Span<const int32_t> runs) const;
+  // By unit: of the forward pass, and read by the backward pass.
+  std::vector<bool> Saved() const;
   // Every repeated unit can be repeated.
   bool CanRun(absl::Span<const int32_t> runs) const;
 

@@ -8,8 +8,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 
 namespace onnx_memopt::grad {
 namespace {
@@ -21,17 +21,8 @@ constexpr double kMostly = 0.75;
 // many bytes: made again as a whole, a large one would save nothing.
 constexpr int64_t kMostParts = 3;
 
-// One of several equal modules, or in one: a part of its name is a number.
-bool IsNumbered(absl::string_view module) {
-  for (absl::string_view part : absl::StrSplit(module, '.')) {
-    if (!part.empty() && std::all_of(part.begin(), part.end(), [](char c) {
-          return absl::ascii_isdigit(static_cast<unsigned char>(c));
-        })) {
-      return true;
-    }
-  }
-  return false;
-}
+// One of several equal modules, or in one.
+bool IsNumbered(const std::string& module) { return !LayerOf(module).empty(); }
 
 size_t At(int32_t index) { return static_cast<size_t>(index); }
 
@@ -45,16 +36,27 @@ struct ModuleFacts {
 
 }  // namespace
 
+std::string LayerOf(const std::string& module) {
+  std::vector<std::string> parts = absl::StrSplit(module, '.');
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool is_number =
+        !parts[i].empty() &&
+        std::all_of(parts[i].begin(), parts[i].end(), [](char c) {
+          return absl::ascii_isdigit(static_cast<unsigned char>(c));
+        });
+    if (!is_number) continue;
+    parts.resize(i + 1);
+    return absl::StrJoin(parts, ".");
+  }
+  return "";
+}
+
 std::vector<WrappedModule> ModulesToWrap(
     const StepUnits& units, absl::Span<const int32_t> runs,
     const std::vector<std::string>& modules) {
   std::vector<int> times(units.size());
   for (int32_t unit : runs) ++times[At(unit)];
-  std::vector<bool> saved(units.size());
-  for (const StepUnit& unit : units.units()) {
-    if (unit.is_forward) continue;
-    for (int32_t input : unit.inputs) saved[At(input)] = true;
-  }
+  const std::vector<bool> saved = units.Saved();
   std::map<std::string, ModuleFacts> facts;  // parents before children
   for (size_t u = 0; u < units.size(); ++u) {
     const StepUnit& unit = units.units()[u];
@@ -77,9 +79,7 @@ std::vector<WrappedModule> ModulesToWrap(
   }
   int64_t total = 0;
   for (size_t u = 0; u < units.size(); ++u) {
-    if (saved[u] && units.units()[u].is_forward) {
-      total += units.units()[u].bytes;
-    }
+    if (saved[u]) total += units.units()[u].bytes;
   }
   // Around numbered modules there is a list of them, which has no forward pass
   // of its own, or a network.

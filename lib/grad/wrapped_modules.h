@@ -17,6 +17,10 @@
 
 namespace onnx_memopt::grad {
 
+// "layer1.0" of "layer1.0.conv2": up to the first part that is a number; empty
+// if there is none.
+std::string LayerOf(const std::string& module);
+
 // `modules`: by node. No module in the result holds another; in the order of
 // the forward pass.
 std::vector<WrappedModule> ModulesToWrap(

@@ -28,6 +28,7 @@
 namespace onnx_memopt::grad {
 
 class StepUnits;
+struct Stages;
 
 struct CheckpointOptions {
   // Where forward and backward pass are. Of a step of micro-batches (grad/
@@ -125,8 +126,10 @@ class CheckpointPlanner {
                       std::vector<CheckpointPoint>* points) const;
   const std::string& ModuleOf(ir::NodeId node) const;
   KeptValue ValueOf(int32_t unit) const;
-  CheckpointResult Describe(const CheckpointPlan& plan,
+  CheckpointResult Describe(const CheckpointPlan& plan, const Stages& stages,
                             const ir::Graph& graph) const;
+  absl::Status Write(const CheckpointPlan& plan, const Stages& stages,
+                     ir::Graph* graph) const;
 
   CheckpointOptions options_;
   const ir::Graph* graph_;

@@ -1,0 +1,20 @@
+#include "driver/make_step.h"
+
+#include "onnx_memopt/pass/pipeline.h"
+#include "onnx_memopt/support/status_macros.h"
+#include "registry.h"
+
+namespace onnx_memopt {
+
+absl::StatusOr<grad::StepInfo> MakeStep(const grad::StepOptions& options,
+                                        ir::Graph* graph) {
+  ASSIGN_OR_RETURN(grad::StepInfo info,
+                   grad::BuildTrainingStep(options, graph));
+  ASSIGN_OR_RETURN(
+      const pass::Pipeline pipeline,
+      pass::ParsePipeline("drop-dead", passes::RegisteredPasses()));
+  RETURN_IF_ERROR(RunPipeline(pipeline, *graph, {}).status());
+  return info;
+}
+
+}  // namespace onnx_memopt
