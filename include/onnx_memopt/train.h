@@ -54,6 +54,9 @@ struct TrainOptions {
   // takes no others. What is not given stays as it is in the model.
   std::map<std::string, int64_t> dims;
   std::map<std::string, std::vector<int64_t>> input_shapes;
+  // Samples in a step (in a micro-batch of it): the size of the named dimension
+  // that comes first in the first input that has one there.
+  std::optional<int64_t> batch;
   NodeOrder order = NodeOrder::kDefault;
 
   std::string output;         // where to write the step; "-": stdout

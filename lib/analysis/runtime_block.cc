@@ -158,11 +158,16 @@ class Builder {
   }
 
   // True for what an If returns whose branches do not agree on a shape, unless
-  // the file may say which one it has: then the runtime does not know it.
+  // the file says which one it has: then the runtime does not know it.
   bool HasHiddenShape(ValueId id) const {
     const ir::Value& value = graph_.value(id);
-    if (value.source_block != ir::kNoBlock || value.producer == ir::kNoNode ||
+    if (value.shape_is_stated || value.producer == ir::kNoNode ||
         !IsOp(graph_.node(value.producer), "If")) {
+      return false;
+    }
+    // Of outputs every file says it.
+    const std::vector<ValueId>& outputs = graph_.block(ir::kMainBlock).results;
+    if (std::find(outputs.begin(), outputs.end(), id) != outputs.end()) {
       return false;
     }
     const Node& node = graph_.node(value.producer);

@@ -258,10 +258,11 @@ absl::StatusOr<ReportWeights> BuildWeights(const ir::Graph& graph,
   out.bytes = weights->bytes();
   out.count = weights->count();
   out.duplicate_bytes = weights->duplicate_bytes();
+  // Many models repeat small constants; they are in the total only.
+  constexpr int64_t kMinNotedBytes = 1024;
   for (const auto& group : weights->equal().groups) {
-    // Many models repeat small constants; they are in the total only.
     const int64_t bytes = graph.weight(group.front()).size_bytes;
-    if (bytes < 1024) continue;
+    if (bytes < kMinNotedBytes) continue;
     out.notes.push_back(absl::StrCat(WeightName(graph, group.front()),
                                      " is stored ", group.size(), " times (",
                                      FormatBytes(bytes), " each)"));
@@ -275,8 +276,10 @@ absl::StatusOr<ReportWeights> BuildWeights(const ir::Graph& graph,
   }
   for (ValueId value : weights->shared_by_subgraphs()) {
     const ir::Value& v = graph.value(value);
+    const int64_t bytes = graph.weight(v.weight).size_bytes;
+    if (bytes < kMinNotedBytes) continue;
     out.notes.push_back(absl::StrCat(
-        "\"", v.name, "\" (", FormatBytes(graph.weight(v.weight).size_bytes),
+        "\"", v.name, "\" (", FormatBytes(bytes),
         ") is read by more than one subgraph; some runtimes keep a copy for "
         "each"));
   }

@@ -12,6 +12,7 @@
 #include "driver/module_names.h"
 #include "onnx_memopt/analysis/assume_sizes.h"
 #include "onnx_memopt/analysis/runtime_model.h"
+#include "onnx_memopt/estimate/model_facts.h"
 #include "onnx_memopt/grad/accumulate.h"
 #include "onnx_memopt/grad/checkpoint.h"
 #include "onnx_memopt/grad/node_order.h"
@@ -60,6 +61,7 @@ class Run {
     io::ImportOptions import;
     for (const auto& [name, size] : options_.dims) import.dims[name] = size;
     import.input_shapes = options_.input_shapes;
+    if (options_.batch) RETURN_IF_ERROR(BindBatch(&import));
     RETURN_IF_ERROR(AsOptionError(NameInputShape(*model_, &import)));
     RETURN_IF_ERROR(AsOptionError(CheckImportOptions(*model_, import)));
     absl::StatusOr<ir::Graph> graph = io::Import(model_, import);
@@ -88,6 +90,24 @@ class Run {
   static absl::Status AsOptionError(const absl::Status& status) {
     if (status.ok()) return status;
     return absl::OutOfRangeError(status.message());
+  }
+
+  absl::Status BindBatch(io::ImportOptions* import) const {
+    absl::StatusOr<ir::Graph> graph = io::Import(model_, {});
+    if (!graph.ok()) return WithPath(graph.status());
+    const std::string name = estimate::FindBatchSymbol(*graph);
+    if (name.empty()) {
+      return absl::OutOfRangeError(
+          "--batch: no input has a first dimension with a name; export the "
+          "model with a dynamic batch, or give shapes by --input-shape");
+    }
+    const auto [it, is_new] = import->dims.try_emplace(name, *options_.batch);
+    if (!is_new && it->second != *options_.batch) {
+      return absl::OutOfRangeError(
+          absl::StrCat("--batch: ", *options_.batch, ", but --dim says ",
+                       Printable(name), "=", it->second));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status ReadLoss() {
@@ -220,8 +240,7 @@ class Run {
   void Describe(const grad::StepInfo& info, size_t nodes_before) {
     result_.parameters = info.parameters.size();
     for (ir::ValueId id : info.parameters) {
-      const ir::Value& value = graph_.value(id);
-      const ir::Weight& weight = graph_.weight(value.weight);
+      const ir::Weight& weight = graph_.weight(info.initial.lookup(id));
       int64_t elements = 1;
       for (int64_t dim : weight.dims) elements *= dim;
       result_.parameter_elements += elements;
@@ -269,7 +288,7 @@ class Run {
     for (const auto* ids : {&info.parameters, &info.statistics}) {
       for (ir::ValueId id : *ids) {
         const ir::Value& value = graph_.value(id);
-        weights[value.name] = value.weight;
+        weights[value.name] = info.initial.lookup(id);
         *graph->add_initializer() = *source.at(value.name);
       }
     }

@@ -286,18 +286,20 @@ class Writer {
 
   void AdviceLine(const EstimateAdvice& row) {
     Line(
-        absl::StrCat("  ", Left(row.change, 34), Bytes(row.total_bytes),
+        absl::StrCat("  ", Left(row.change, 48), Bytes(row.total_bytes),
                      Right(absl::StrCat(row.saved_bytes < 0 ? "+" : "-",
                                         FormatBytes(std::abs(row.saved_bytes))),
-                           12),
-                     "  ", Ellipsize(row.cost, 20)));
-    if (!row.flags.empty()) Wrapped(row.flags, 4, 6);
+                           15)));
+    Wrapped(row.flags.empty() ? row.cost
+                              : absl::StrCat(row.flags, "  (", row.cost, ")"),
+            4, 6);
   }
 
   void Advice() {
     if (r_.advice.empty()) return;
     Title("What would change it, the largest effect first:");
-    Line("  change                              total     against now  cost");
+    Line(absl::StrCat("  ", Left("change, and what it costs", 48), "     total",
+                      "    against now"));
     for (size_t i = 0; i < std::min(kMostAdvice, r_.advice.size()); ++i) {
       AdviceLine(r_.advice[i]);
     }

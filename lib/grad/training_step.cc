@@ -180,6 +180,7 @@ class StepBuilder {
     value.kind = ir::ValueKind::kInput;
     value.overridable = false;
     value.contents = nullptr;
+    info_.initial[id] = std::exchange(value.weight, ir::kNoWeight);
     std::erase(main().initializers, id);
     main().params.push_back(id);
   }
@@ -287,7 +288,7 @@ class StepBuilder {
         info_.states.push_back({state, name(parameter)});
       }
       info_.state_bytes +=
-          graph_.weight(graph_.value(parameter).weight).size_bytes *
+          graph_.weight(info_.initial.lookup(parameter)).size_bytes *
           static_cast<int64_t>(StateSuffixes(options_.optimizer).size());
     }
     return absl::OkStatus();

@@ -179,6 +179,7 @@ class TypeInference {
       WarnLie(id, stated, inferred);
     }
     value.type = std::move(type);
+    value.shape_is_stated = stated.shape.has_value();
     if (contents != nullptr) value.contents = std::move(contents);
   }
 

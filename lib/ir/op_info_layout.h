@@ -30,8 +30,8 @@ inline constexpr OpInfo kLayoutRows[] = {
     Op("Shape").Free().Shape(shape_rules::ShapeOf).NoGradient(),
     Op("Size").Free().Shape(shape_rules::Size).NoGradient(),
     Op("OptionalHasElement").Bfloat16Since(28).Free().NoGradient(),
-    Op("SequenceEmpty").Free().NoGradient(),
-    Op("SequenceLength").Free().NoGradient(),
+    Op("SequenceEmpty").Free().Shape(shape_rules::SequenceEmpty).NoGradient(),
+    Op("SequenceLength").Free().Shape(shape_rules::SequenceLength).NoGradient(),
     Move("ConstantOfShape", shape_rules::ConstantOfShape)
         .Bfloat16Since(20)
         .NoGradient(),

@@ -1,4 +1,5 @@
-// Recurrent layers and attention.
+// Recurrent layers, attention, and sequences of tensors.
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -106,6 +107,22 @@ bool Attention(ShapeContext& c) {
   SetResult(c, 1, ElementOf(c, 1), present_key);
   SetResult(c, 2, ElementOf(c, 2), present_value);
   SetResult(c, 3, ElementOf(c, 0), std::move(scores));
+  return Complete(c);
+}
+
+bool SequenceEmpty(ShapeContext& c) {
+  if (!c.result_contents.empty()) {
+    c.result_contents[0] = std::make_shared<const Contents>(Contents{{0}, {}});
+  }
+  return false;
+}
+
+bool SequenceLength(ShapeContext& c) {
+  SetResult(c, 0, ElementType::kInt64, Shape{});
+  const Contents* sequence = ContentsOf(c, 0);
+  if (sequence != nullptr && sequence->elements.empty()) {
+    SetContents(c, 0, Contents{{}, {Element::Integer(Dim(0))}});
+  }
   return Complete(c);
 }
 

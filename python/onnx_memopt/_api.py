@@ -106,6 +106,7 @@ def train_step(model: Model, *, output: PathLike | None = None,
                budget: int | str | None = None, order: str = "default",
                accumulate: int = 1, precision: str = "float32",
                loss_scale: float = 65536.0, loss_scale_steps: int = 2000,
+               batch: int | None = None,
                dims: Mapping[str, int] | None = None,
                input_shapes: Shapes | None = None,
                external_dir: PathLike | None = None,
@@ -124,10 +125,12 @@ def train_step(model: Model, *, output: PathLike | None = None,
         kind that `analyze` takes, a path with the extension .onnx or .onnxtxt.
     optimizer: "sgd", "momentum", "adam", "adamw" or "none".
     train, freeze: patterns of names of weights, with * and ?.
-    checkpoint: "none", "sqrt" or "optimal", which a budget implies.
+    checkpoint: "none", "sqrt", "per-layer" or "optimal", which a budget implies.
     accumulate: micro-batches in a step; the model's batch is that of one.
     precision: "float32", "float16" or "bfloat16", with float32 weights.
     loss_scale, loss_scale_steps: of float16.
+    batch: samples in a step, the size of the inputs' first dimension, which has
+        to have a name.
     dims: sizes of named dimensions, which the step has for good.
     """
     source = source_of(model, external_dir)
@@ -151,6 +154,9 @@ def train_step(model: Model, *, output: PathLike | None = None,
     if accumulate < 1:
         raise OptionError(f"accumulate: {accumulate} is not a positive number")
     options.accumulate = accumulate
+    if batch is not None and batch < 1:
+        raise OptionError(f"batch: {batch} is not a positive number")
+    options.batch = batch
     options.loss_scale = loss_scale
     options.loss_scale_steps = loss_scale_steps
     options.dims = _positive(dims)

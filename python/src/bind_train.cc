@@ -116,6 +116,7 @@ void BindOptions(nb::module_& module) {
       .def_rw("budget_bytes", &TrainOptions::budget_bytes, nb::arg().none())
       .def_rw("dims", &TrainOptions::dims)
       .def_rw("input_shapes", &TrainOptions::input_shapes)
+      .def_rw("batch", &TrainOptions::batch, nb::arg().none())
       .def_rw("output", &TrainOptions::output)
       .def_rw("initial_state", &TrainOptions::initial_state)
       .def_rw("external_dir", &TrainOptions::external_dir);

@@ -342,3 +342,21 @@ def test_no_color_makes_no_difference(tmp_path, model):
         env={**os.environ, "NO_COLOR": "1", "TERM": "xterm"}, check=True,
         timeout=60)
     assert done.stdout.decode() == plain and "\x1b" not in plain
+
+
+def test_weights_of_several_subgraphs_are_noted_but_not_small_ones(tmp_path):
+    """Each of the branches may get a copy of its own."""
+    model = parse("""
+g (float[512] x, bool flag) => (float[512] y) {
+  y = If (flag) <
+    then_branch = a () => (float[512] p) { q = Add(x, large)  p = Add(q, small) },
+    else_branch = b () => (float[512] r) { s = Mul(x, large)  r = Mul(s, small) }
+  >
+}""")
+    model.graph.initializer.extend([
+        numpy_helper.from_array(np.arange(512, dtype=np.float32), "large"),
+        numpy_helper.from_array(np.float32([3]), "small")])
+    result = memopt(save(model, tmp_path), "--analyze", cwd=tmp_path)
+    assert result.code == 0, result.stderr
+    assert '"large" (2.00 KiB) is read by more than one subgraph' in result.stdout
+    assert '"small"' not in result.stdout

@@ -117,6 +117,22 @@ def test_what_is_predicted_is_what_it_takes(tmp_path):
     assert predicted < max(plain["predicted"].values()) / 2
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_file_is_predicted_like_the_step(name, tmp_path):
+    """What `train` predicts is what the main program says of its file."""
+    model, values = reference(name)
+    step, made = report_of(model, tmp_path, *options(values), "--checkpoint",
+                           "optimal")
+    done = memopt(step, "--analyze", "-q", "--json", "-", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["complete"]
+    read = report["before"]["runtime"]["default"]
+    for which, expected in made["predicted"].items():
+        # Kernels' scratch is that of two threads there and of one here.
+        assert abs(read[which] - expected) <= 0.01 * expected, which
+
+
 def test_a_budget_below_the_floor_says_what_holds_it(tmp_path):
     if not (FOLDER / "mlp.onnx").is_file():
         pytest.skip(f"{FOLDER}: no training references there")

@@ -47,11 +47,27 @@ def fails(folder, text, *arguments, code=1):
     (["--clip-norm", "0"], "--clip-norm: 0 is out of range"),
     (["--beta1", "1"], "--beta1: 1 is out of range"),
     (["--dim", "batch"], "--dim: expected NAME=N"),
+    (["--batch", "0"], '--batch: "0" is not a positive number'),
+    (["--batch", "8"], "no input has a first dimension with a name"),
     (["--checkpoint", "sqrt", "--budget", "1GiB"], "--budget needs"),
     (["--html", "-"], "--html needs files"),
 ])
 def test_options_that_do_not_fit(arguments, reason, tmp_path):
     assert reason in fails(tmp_path, LINEAR, *arguments, code=2)
+
+
+def test_a_batch_is_the_named_first_dimension(tmp_path):
+    text = LINEAR.replace("[4, 3] x", "[batch, 3] x").replace("[4, 2] y",
+                                                             "[batch, 2] y")
+    assert "--dim says batch=4" in fails(tmp_path, text, "--batch", "8", "--dim",
+                                         "batch=4", code=2)
+    result = memopt("train", "m.onnxtxt", "-o", "s.onnx", "--batch", "8",
+                    cwd=tmp_path)
+    assert result.code == 0, result.stderr
+    inputs = {i.name: i.type.tensor_type.shape.dim
+              for i in onnx.load(tmp_path / "s.onnx").graph.input}
+    assert [d.dim_value for d in inputs["x"]] == [8, 3]
+    assert inputs["target"][0].dim_value == 8
 
 
 @pytest.mark.parametrize("text, reason", [

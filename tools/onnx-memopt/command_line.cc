@@ -59,4 +59,12 @@ absl::Status AddNamedSize(const std::string& text,
   return absl::OkStatus();
 }
 
+absl::StatusOr<int64_t> ParseCount(absl::string_view option,
+                                   const std::string& text) {
+  int64_t count = 0;
+  if (absl::SimpleAtoi(text, &count) && count >= 1) return count;
+  return absl::InvalidArgumentError(absl::StrCat(
+      option, ": \"", Printable(text), "\" is not a positive number"));
+}
+
 }  // namespace onnx_memopt::cli

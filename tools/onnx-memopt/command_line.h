@@ -13,6 +13,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace onnx_memopt::cli {
@@ -31,6 +32,10 @@ int UsageError(absl::string_view command, absl::string_view message);
 // itself have an equals sign.
 absl::Status AddNamedSize(const std::string& text,
                           std::map<std::string, int64_t>* dims);
+
+// A positive count that an option was given; an error names `option`.
+absl::StatusOr<int64_t> ParseCount(absl::string_view option,
+                                   const std::string& text);
 
 }  // namespace onnx_memopt::cli
 

@@ -9,7 +9,6 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "onnx-memopt/arguments.h"
@@ -156,12 +155,7 @@ class EstimateParser {
     }
     args_.options.training = !inference_;
     if (!batch_.empty()) {
-      int64_t batch = 0;
-      if (!absl::SimpleAtoi(batch_, &batch) || batch < 1) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--batch: \"", batch_, "\" is not a positive number"));
-      }
-      args_.options.batch = batch;
+      ASSIGN_OR_RETURN(args_.options.batch, ParseCount("--batch", batch_));
     }
     for (const std::string& dim : dims_) {
       RETURN_IF_ERROR(AddNamedSize(dim, &args_.options.dims));

@@ -99,6 +99,8 @@ Memory:
                            again, the plans that are possible
 
 Sizes:
+  --batch N                samples in a step: the size of the inputs' first
+                           dimension, which has to have a name
   --dim NAME=N             binds a named dimension of the inputs for good
   --input-shape NAME:N,N   the same for an input
 
@@ -166,6 +168,7 @@ class Parser {
     app_.add_flag("--gradients", step.gradients);
     app_.add_option("--freeze", step.freeze)->allow_extra_args(false);
     app_.add_option("--train", step.train)->allow_extra_args(false);
+    app_.add_option("--batch", batch_);
     app_.add_option("--dim", dims_)->allow_extra_args(false);
     app_.add_option("--input-shape", input_shapes_)->allow_extra_args(false);
     app_.add_option("--checkpoint", checkpoint_);
@@ -252,6 +255,9 @@ class Parser {
       return absl::InvalidArgumentError(
           "--emit-torch-plan needs --checkpoint or --budget");
     }
+    if (!batch_.empty()) {
+      ASSIGN_OR_RETURN(options.batch, ParseCount("--batch", batch_));
+    }
     for (const std::string& dim : dims_) {
       RETURN_IF_ERROR(AddNamedSize(dim, &args_.options.dims));
     }
@@ -329,6 +335,7 @@ class Parser {
   std::string loss_ = "cross-entropy";
   std::string optimizer_ = "sgd";
   std::string checkpoint_;
+  std::string batch_;
   std::string budget_;
   std::string precision_ = "float32";
   std::string order_ = "default";

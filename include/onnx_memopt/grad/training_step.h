@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "llvm/ADT/DenseMap.h"
 #include "onnx_memopt/grad/step_options.h"
 #include "onnx_memopt/ir/graph.h"
 
@@ -50,6 +51,9 @@ struct StepInfo {
   // statistics of BatchNormalization.
   std::vector<ir::ValueId> statistics;
   std::vector<StateInfo> states;  // zero at the beginning, like their parameter
+  // What parameters and statistics begin with: weights of the forward model,
+  // which are none of the step.
+  llvm::DenseMap<ir::ValueId, ir::WeightId> initial;
   // States of the step as a whole, beside "step", and what they begin with.
   bool has_loss_scale = false;
   bool has_seed = false;

@@ -65,6 +65,8 @@ struct Value {
   // The model names it outside its nodes too (quantization_annotation,
   // training_info): it keeps its name and stays.
   bool pinned = false;
+  // The file says which shape it has, for a runtime whose inference does not.
+  bool shape_is_stated = false;
   BlockId block = kNoBlock;  // where it is defined
   // The graph of the source model that defines it; kNoBlock: a pass made it.
   BlockId source_block = kNoBlock;

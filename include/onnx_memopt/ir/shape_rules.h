@@ -125,8 +125,10 @@ bool TopK(ShapeContext& c);
 bool BatchNormalization(ShapeContext& c);
 bool LayerNormalization(ShapeContext& c);
 bool Einsum(ShapeContext& c);
-bool Recurrent(ShapeContext& c);  // LSTM, GRU, RNN
-bool Attention(ShapeContext& c);  // ai.onnx Attention, opset 23
+bool Recurrent(ShapeContext& c);       // LSTM, GRU, RNN
+bool Attention(ShapeContext& c);       // ai.onnx Attention, opset 23
+bool SequenceEmpty(ShapeContext& c);   // its contents; the type is ONNX's
+bool SequenceLength(ShapeContext& c);  // with contents for the empty sequence
 // com.microsoft
 bool FusedMatMul(ShapeContext& c);
 bool SkipLayerNormalization(ShapeContext& c);
