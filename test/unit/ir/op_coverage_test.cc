@@ -206,6 +206,8 @@ constexpr NamedShapeRule kShapeRules[] = {
     SHAPE_RULE(LayerNormalization),
     SHAPE_RULE(Einsum),
     SHAPE_RULE(Recurrent),
+    SHAPE_RULE(SequenceEmpty),
+    SHAPE_RULE(SequenceLength),
     SHAPE_RULE(Attention),
     SHAPE_RULE(FusedMatMul),
     SHAPE_RULE(SkipLayerNormalization),
