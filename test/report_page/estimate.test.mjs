@@ -99,6 +99,10 @@ pageTest('fits 400 pixels', 'estimate_many.html',
     assert.ok(size.page <= size.window, JSON.stringify(size));
     const box = await plot(page, 'step-chart');
     assert.ok(box.width > 200 && box.x + box.width <= 400);
+    const heights = await page.locator('.plain tr')
+      .evaluateAll((rows) => rows.map((row) => row.offsetHeight));
+    assert.ok(heights.length > 20 && Math.max(...heights) < 140,
+      `${heights}`);
   });
 
 pageTest('lets nothing of a hostile model run', 'estimate_hostile.html', {},
