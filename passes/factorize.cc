@@ -12,14 +12,19 @@
 // beyond max-side. Must not run after it: nothing; half-precision after it, and
 // not before, since weights in 16 bits are left alone. Paper: Denton et al.,
 // Exploiting Linear Structure Within Convolutional Networks, NeurIPS 2014;
-// Jaderberg et al., Speeding up CNNs with Low Rank Expansions, BMVC 2014.
+// Jaderberg et al., Speeding up CNNs with Low Rank Expansions, BMVC 2014; for
+// error-budget, moments and large matrices see lib/plan/error_budget.cc,
+// lib/rewrite/moments.h and random_sketch.h.
 //
-// Options: energy, rank, max-error, min-elements, max-side.
+// Options: energy, rank, max-error, error-budget, moments, min-elements,
+// max-side.
 
 #include "onnx_memopt/rewrite/factorize.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -40,7 +45,7 @@ using rewrite::FactorResult;
 
 class Factorize final : public pass::Pass {
  public:
-  explicit Factorize(FactorOptions options) : options_(options) {}
+  explicit Factorize(FactorOptions options) : options_(std::move(options)) {}
 
   absl::string_view name() const override { return "factorize"; }
 
@@ -77,6 +82,15 @@ class Factorize final : public pass::Pass {
       context.Remark(absl::StrCat(result.layers.size(), " layers, ",
                                   FormatBytes(before), " -> ",
                                   FormatBytes(after)));
+      const auto blind = std::count_if(
+          result.layers.begin(), result.layers.end(),
+          [](const FactoredLayer& layer) { return !layer.of_outputs; });
+      if (!options_.moments.empty() && blind > 0) {
+        context.Remark(absl::StrCat(
+            blind,
+            " of these layers have no moments: their errors are those "
+            "of the weights"));
+      }
     }
     if (result.unchanged > 0) {
       context.Remark(absl::StrCat(
@@ -93,11 +107,12 @@ class Factorize final : public pass::Pass {
 
   static std::string Describe(const FactoredLayer& layer) {
     return absl::StrFormat(
-        "\"%s\" [%s] %s%s: rank %d of %d, energy %.6f, error %.3g, %s -> %s",
+        "\"%s\" [%s] %s%s: rank %d of %d, energy %.6f, error %.3g%s, %s -> %s",
         Printable(layer.weight), absl::StrJoin(layer.dims, ", "),
         rewrite::Name(layer.form),
         layer.nodes > 1 ? absl::StrCat(" (", layer.nodes, " nodes)") : "",
         layer.rank, layer.full_rank, layer.energy, layer.error,
+        layer.of_outputs ? " of the outputs" : "",
         FormatBytes(layer.bytes_before), FormatBytes(layer.bytes_after));
   }
 
@@ -119,6 +134,12 @@ absl::StatusOr<std::unique_ptr<pass::Pass>> MakeFactorize(
       const double max_error,
       options.Real("max-error", 0, 0, 1,
                    "relative error of each matrix at most; 0: not set"));
+  ASSIGN_OR_RETURN(
+      const double error_budget,
+      options.Real("error-budget", 0, 0, 1,
+                   "relative error of all layers together; 0: not set"));
+  factor.moments = options.Text("moments", "",
+                                "file of second moments of the layers' inputs");
   ASSIGN_OR_RETURN(factor.min_elements,
                    options.Int("min-elements", factor.min_elements,
                                "leave smaller weights alone"));
@@ -126,17 +147,19 @@ absl::StatusOr<std::unique_ptr<pass::Pass>> MakeFactorize(
                    options.Int("max-side", factor.max_side,
                                "leave matrices alone whose shorter side is "
                                "longer"));
-  const int given = static_cast<int>(energy != factor.energy) +
-                    static_cast<int>(rank > 0) +
-                    static_cast<int>(max_error > 0);
+  const int given =
+      static_cast<int>(energy != factor.energy) + static_cast<int>(rank > 0) +
+      static_cast<int>(max_error > 0) + static_cast<int>(error_budget > 0);
   if (given > 1) {
     return absl::InvalidArgumentError(
-        "pass factorize: give one of energy, rank and max-error");
+        "pass factorize: give one of energy, rank, max-error and "
+        "error-budget");
   }
   factor.energy = energy;
   if (rank > 0) factor.rank = rank;
   if (max_error > 0) factor.max_error = max_error;
-  return std::make_unique<Factorize>(factor);
+  if (error_budget > 0) factor.error_budget = error_budget;
+  return std::make_unique<Factorize>(std::move(factor));
 }
 
 }  // namespace onnx_memopt::passes

@@ -63,6 +63,13 @@ absl::StatusOr<bool> PassOptions::Bool(absl::string_view key,
   return BadValue(key, *text, "true or false");
 }
 
+std::string PassOptions::Text(absl::string_view key,
+                              absl::string_view default_value,
+                              absl::string_view help) {
+  const std::string* text = Find(key, std::string(default_value), help);
+  return text == nullptr ? std::string(default_value) : *text;
+}
+
 absl::StatusOr<size_t> PassOptions::Choice(
     absl::string_view key, absl::Span<const absl::string_view> choices,
     absl::string_view help) {

@@ -4,10 +4,12 @@
 #include <cassert>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "Eigen/Core"
 #include "Eigen/Eigenvalues"
+#include "rewrite/random_sketch.h"
 
 namespace onnx_memopt::rewrite {
 namespace {
@@ -18,6 +20,8 @@ using ConstMap = Eigen::Map<const FloatMatrix>;
 
 // Rows that are widened to double at a time.
 constexpr int64_t kRows = 256;
+// Up to this side a decomposition takes about a second.
+constexpr int64_t kExactSide = 512;
 
 ConstMap View(const Matrix& matrix) {
   return {matrix.elements.data(), matrix.rows, matrix.columns};
@@ -52,6 +56,21 @@ Matrix ToMatrix(const FloatMatrix& matrix) {
           {matrix.data(), matrix.data() + matrix.size()}};
 }
 
+// Fills in eigenvalues, the largest first, and returns the vectors if wanted.
+Eigen::MatrixXd Decompose(const Eigen::MatrixXd& gram, bool with_vectors,
+                          std::vector<double>* energies) {
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(
+      gram, with_vectors ? Eigen::ComputeEigenvectors : Eigen::EigenvaluesOnly);
+  const Eigen::VectorXd& values = solver.eigenvalues();  // ascending
+  energies->resize(static_cast<size_t>(values.size()));
+  for (Eigen::Index i = 0; i < values.size(); ++i) {
+    (*energies)[static_cast<size_t>(values.size() - 1 - i)] =
+        std::max(values[i], 0.0);
+  }
+  if (!with_vectors) return {};
+  return solver.eigenvectors().rowwise().reverse();
+}
+
 }  // namespace
 
 struct Spectrum::Vectors {
@@ -68,48 +87,64 @@ Matrix Transposed(const Matrix& matrix) {
   return ToMatrix(View(matrix).transpose());
 }
 
-Spectrum Spectrum::Of(const Matrix& matrix) {
+Spectrum Spectrum::Of(const Matrix& matrix, const SpectrumGoal& goal) {
   assert(matrix.rows > 0 && matrix.columns > 0 && "a matrix has elements");
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(Gram(matrix));
+  const int64_t side = std::min(matrix.rows, matrix.columns);
+  if (side <= kExactSide) return Exact(matrix, goal.with_vectors);
+  const std::optional<Sketch> sketch = SketchOf(matrix, goal);
+  if (!sketch) return Exact(matrix, goal.with_vectors);
   Spectrum result;
-  const Eigen::VectorXd& values = solver.eigenvalues();  // ascending
-  result.energies_.resize(static_cast<size_t>(values.size()));
-  for (Eigen::Index i = 0; i < values.size(); ++i) {
-    result.energies_[static_cast<size_t>(values.size() - 1 - i)] =
-        std::max(values[i], 0.0);
+  result.full_rank_ = side;
+  // B B' has the squares of the singular values of Q B.
+  const Eigen::MatrixXd turn =
+      Decompose(Gram(sketch->projected), goal.with_vectors, &result.energies_);
+  result.total_ = sketch->rest;
+  for (const double value : result.energies_) result.total_ += value;
+  if (goal.with_vectors) {
+    result.vectors_->columns = View(sketch->basis).cast<double>() * turn;
   }
-  result.vectors_->columns = solver.eigenvectors().rowwise().reverse();
+  return result;
+}
+
+Spectrum Spectrum::Exact(const Matrix& matrix, bool with_vectors) {
+  Spectrum result;
+  result.full_rank_ = std::min(matrix.rows, matrix.columns);
+  result.vectors_->columns =
+      Decompose(Gram(matrix), with_vectors, &result.energies_);
+  for (const double value : result.energies_) result.total_ += value;
   return result;
 }
 
 double Spectrum::Energy(int64_t rank) const {
+  if (rank >= full_rank_ || total_ <= 0) return 1;
   double kept = 0;
-  double total = 0;
   for (size_t i = 0; i < energies_.size(); ++i) {
-    total += energies_[i];
     if (static_cast<int64_t>(i) < rank) kept += energies_[i];
   }
-  return total > 0 ? kept / total : 1;
+  return kept / total_;
+}
+
+double Spectrum::ErrorLeft(double kept) const {
+  return total_ > 0 ? std::max(0.0, 1 - kept / total_) : 0;
 }
 
 int64_t Spectrum::RankFor(double energy) const {
-  double total = 0;
-  for (const double value : energies_) total += value;
-  double rest = total;
+  double rest = total_;
   for (size_t i = 0; i < energies_.size(); ++i) {
     rest -= energies_[i];
     // What is left out is compared, so that rounding of the sum does not ask
     // for ranks of nothing.
-    if (rest <= (1 - energy) * total + 1e-15 * total) {
+    if (rest <= (1 - energy) * total_ + 1e-15 * total_) {
       return static_cast<int64_t>(i) + 1;
     }
   }
-  return static_cast<int64_t>(energies_.size());
+  return full_rank_;
 }
 
 Factors Spectrum::Take(const Matrix& matrix, int64_t rank) const {
   assert(rank >= 1 && rank <= static_cast<int64_t>(energies_.size()) &&
          "a rank of the matrix");
+  assert(vectors_->columns.cols() >= rank && "vectors were asked for");
   const ConstMap a = View(matrix);
   const Eigen::MatrixXd vectors = vectors_->columns.leftCols(rank);
   // The square roots of the singular values go to both sides, so that neither

@@ -52,11 +52,11 @@ class Tensor(NamedTuple):
     error: float  # relative to the largest magnitude
 
 
-class _Failure(Exception):
+class Failure(Exception):
     pass
 
 
-class _Usage(Exception):
+class Usage(Exception):
     pass
 
 
@@ -64,14 +64,7 @@ def compare(before: str, after: str, *, dims: Optional[Dict[str, int]] = None,
             feeds: Optional[Dict[str, Any]] = None,
             seed: int = 0) -> List[Tensor]:
     """All tensors of both main graphs, in the order of the second model."""
-    import onnx
-    try:
-        models = [onnx.load(path, load_external_data=False)
-                  for path in (before, after)]
-    except OSError:
-        raise
-    except Exception as error:  # protobuf's own
-        raise _Failure(f"not an ONNX model: {error}") from error
+    models = [read_model(path) for path in (before, after)]
     known = {name for node in models[0].graph.node for name in node.output}
     shared = [(name, node.op_type) for node in models[1].graph.node
               for name in node.output if name and name in known]
@@ -88,8 +81,32 @@ def compare(before: str, after: str, *, dims: Optional[Dict[str, int]] = None,
     return result
 
 
+def read_model(path: str) -> Any:
+    """Without its external data."""
+    import onnx
+    try:
+        return onnx.load(path, load_external_data=False)
+    except OSError:
+        raise
+    except Exception as error:  # protobuf's own
+        raise Failure(f"not an ONNX model: {error}") from error
+
+
+def read_feeds(path: str) -> Dict[str, Any]:
+    import numpy as np
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
 def _run(path: str, model: Any, names: List[str], dims: Dict[str, int],
          feeds: Optional[Dict[str, Any]], seed: int) -> List[Any]:
+    session = open_with_outputs(path, model, names)
+    return run_session(session, names, inputs_of(session, dims, feeds, seed))
+
+
+def open_with_outputs(path: str, model: Any, names: List[str]) -> Any:
+    """A session of the model, as it is in the file, with these tensors of the
+    main graph as outputs."""
     import onnx
     import onnxruntime
     exposed = onnx.ModelProto()
@@ -107,19 +124,23 @@ def _run(path: str, model: Any, names: List[str], dims: Dict[str, int],
         options.log_severity_level = 4
         options.graph_optimization_level = (
             onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
-        session = onnxruntime.InferenceSession(
+        return onnxruntime.InferenceSession(
             file.name, options, providers=["CPUExecutionProvider"])
-        values = session.run(names, _inputs(session, dims, feeds, seed))
-    except (_Failure, _Usage):
-        raise
     except Exception as error:  # the binding has no common base class
-        raise _Failure(f"ONNX Runtime does not run it: {error}") from error
+        raise Failure(f"ONNX Runtime does not run it: {error}") from error
     finally:
         os.unlink(file.name)
-    return list(values)
 
 
-def _inputs(session: Any, dims: Dict[str, int],
+def run_session(session: Any, names: List[str],
+                feeds: Dict[str, Any]) -> List[Any]:
+    try:
+        return list(session.run(names, feeds))
+    except Exception as error:  # as above
+        raise Failure(f"ONNX Runtime does not run it: {error}") from error
+
+
+def inputs_of(session: Any, dims: Dict[str, int],
             feeds: Optional[Dict[str, Any]], seed: int) -> Dict[str, Any]:
     import numpy as np
 
@@ -130,7 +151,7 @@ def _inputs(session: Any, dims: Dict[str, int],
         dtype = np.dtype(DTYPES.get(value.type, "object"))
         if feeds is not None:
             if value.name not in feeds:
-                raise _Usage(f'--feeds has no input "{value.name}"; it has '
+                raise Usage(f'--feeds has no input "{value.name}"; it has '
                              + ", ".join(sorted(feeds)))
             result[value.name] = feeds[value.name].astype(dtype)
             continue
@@ -143,7 +164,7 @@ def _inputs(session: Any, dims: Dict[str, int],
         elif dtype.kind in "iub":
             result[value.name] = rng.integers(0, 2, shape).astype(dtype)
         else:
-            raise _Failure(f'input "{value.name}" is a {value.type}: give it '
+            raise Failure(f'input "{value.name}" is a {value.type}: give it '
                            "with --feeds")
     return result
 
@@ -180,16 +201,20 @@ def to_text(tensors: List[Tensor], top: int) -> Iterator[str]:
         yield f"  {t.error:.2e}  {printable(t.name)} <- {t.op_type}"
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    def __init__(self, prog: str, text: str) -> None:
+        super().__init__(prog=prog, allow_abbrev=False)
+        self._text = text
+
     def format_help(self) -> str:
-        return HELP
+        return self._text
 
     def error(self, message: str) -> NoReturn:
-        raise _Usage(message)
+        raise Usage(message)
 
 
 def _arguments(words: Optional[List[str]]) -> argparse.Namespace:
-    parser = _Parser(prog="onnx-memopt tensors", allow_abbrev=False)
+    parser = Parser("onnx-memopt tensors", HELP)
     parser.add_argument("before")
     parser.add_argument("after")
     parser.add_argument("--dim", action="append", default=[])
@@ -201,7 +226,7 @@ def _arguments(words: Optional[List[str]]) -> argparse.Namespace:
     for text in arguments.dim:
         name, _, size = text.partition("=")
         if not (name and size.isascii() and size.isdigit()):
-            raise _Usage(f'--dim: expected NAME=N, not "{text}"')
+            raise Usage(f'--dim: expected NAME=N, not "{text}"')
         dims[name] = int(size)
     arguments.dim = dims
     return arguments
@@ -213,16 +238,14 @@ def main(words: Optional[List[str]] = None) -> int:
         arguments = _arguments(words)
         feeds = None
         if arguments.feeds is not None:
-            import numpy as np
-            with np.load(arguments.feeds, allow_pickle=False) as file:
-                feeds = dict(file)
+            feeds = read_feeds(arguments.feeds)
         tensors = compare(arguments.before, arguments.after,
                           dims=arguments.dim, feeds=feeds,
                           seed=arguments.seed)
-    except _Usage as error:
+    except Usage as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_USAGE
-    except (OSError, ValueError, ImportError, _Failure) as error:
+    except (OSError, ValueError, ImportError, Failure) as error:
         line = " ".join(str(error).split())
         print(f"error: {printable(line)}", file=sys.stderr)
         return EXIT_MODEL_ERROR

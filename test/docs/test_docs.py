@@ -129,6 +129,8 @@ def cli_page() -> str:
          "says what is measured.\n\n", ["onnx-memopt", "verify", "--help"]),
         ("onnx-memopt tensors", "[verify.md](verify.md#where-two-models-part) "
          "has an example.\n\n", ["onnx-memopt", "tensors", "--help"]),
+        ("onnx-memopt moments", "[passes.md](passes.md#factorize) has an "
+         "example.\n\n", ["onnx-memopt", "moments", "--help"]),
         ("onnx-memopt diff", "[report.md](report.md#comparing-two-reports) has "
          "an example.\n\n", ["onnx-memopt", "diff", "--help"]),
         ("onnx-memopt train", "[training.md](training.md) explains it.\n\n",

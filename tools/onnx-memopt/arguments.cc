@@ -89,6 +89,8 @@ onnx-memopt-COMMAND:
                            memory and time; needs Python and onnxruntime
   tensors BEFORE AFTER     say which tensors of a model in 16 bits overflow;
                            needs Python, onnxruntime and onnx
+  moments MODEL            what layers see of sample inputs, for the pass
+                           factorize; needs Python, onnxruntime and onnx
   diff A.json B.json       what changed between two reports, for reviews
 
   -h, --help               this text

@@ -41,6 +41,8 @@ class PassOptions {
                               double low, double high, absl::string_view help);
   absl::StatusOr<bool> Bool(absl::string_view key, bool default_value,
                             absl::string_view help);
+  std::string Text(absl::string_view key, absl::string_view default_value,
+                   absl::string_view help);
   // One of `choices`, by index; the first is the default.
   absl::StatusOr<size_t> Choice(absl::string_view key,
                                 absl::Span<const absl::string_view> choices,

@@ -30,13 +30,18 @@ struct FactorOptions {
   std::optional<int64_t> rank;
   // Relative, of the weights, by the sum of squares of all elements.
   std::optional<double> max_error;
+  // For all layers together: the root of the mean of the squares of their
+  // relative errors. Ranks are taken where that saves the most.
+  std::optional<double> error_budget;
   // Part of the sum of squares that is to stay.
   double energy = 0.99;
+  // A file of second moments of the layers' inputs (`onnx-memopt moments`), or
+  // none. Energies and errors of weights that it has are those of the outputs.
+  std::string moments;
   // Weights of fewer elements are left alone.
   int64_t min_elements = 4096;
-  // Matrices whose shorter side is longer are left alone: their decomposition
-  // takes minutes.
-  int64_t max_side = 4096;
+  // Matrices whose shorter side is longer are left alone.
+  int64_t max_side = 32768;
 };
 
 enum class LayerForm : uint8_t {
@@ -54,9 +59,10 @@ struct FactoredLayer {
   LayerForm form = LayerForm::kMatMul;
   int64_t nodes = 1;  // that read the weight
   int64_t rank = 0;
-  int64_t full_rank = 0;  // the most that its matrix can have
-  double energy = 0;      // that is kept
-  double error = 0;       // relative, as FactorOptions::max_error
+  int64_t full_rank = 0;    // the most that its matrix can have
+  bool of_outputs = false;  // energy and error are, not of the weights
+  double energy = 0;        // that is kept
+  double error = 0;         // relative, as FactorOptions::max_error
   int64_t bytes_before = 0;
   int64_t bytes_after = 0;
 };
