@@ -34,6 +34,8 @@ void AppendBytes(Number number, std::string* bytes) {
   bytes->append(raw, sizeof(Number));
 }
 
+}  // namespace
+
 void AppendReal(ElementType element, double value, std::string* bytes) {
   const auto single = static_cast<float>(value);
   switch (element) {
@@ -47,8 +49,6 @@ void AppendReal(ElementType element, double value, std::string* bytes) {
       return AppendBytes(single, bytes);
   }
 }
-
-}  // namespace
 
 absl::Status CheckCanBuild(const ir::Graph& graph) {
   if (OpsetOf(graph) < kBuildOpset) {
