@@ -57,10 +57,11 @@ struct StudentLayers {
   size_t after = 0;
 };
 
+// Extents of this size that became smaller.
 struct StudentWidth {
   int64_t from = 0;
   int64_t to = 0;
-  size_t weights = 0;
+  size_t weights = 0;  // how many weights' axes have it
 };
 
 struct StudentResult {

@@ -91,6 +91,10 @@ class Suggestion {
     return ratio("--width", options_.width.value_or(1));
   }
 
+  static size_t LayersOf(const rewrite::Repetition& run) {
+    return run.count + (run.one_more ? 1 : 0);
+  }
+
   // Of each run of equal blocks; the last run first, whose places in the
   // schedule do not depend on the others.
   absl::Status DropLayers() {
@@ -122,17 +126,21 @@ class Suggestion {
           most, " equal blocks"));
     }
     for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
-      const auto kept = static_cast<size_t>(std::max<int64_t>(
-          1, std::llround(static_cast<double>(run->count) * ratio)));
-      const size_t keep = std::min(
-          run->count,
-          options_.layers ? static_cast<size_t>(*options_.layers) : kept);
+      const size_t layers = LayersOf(*run);
+      const auto wanted = static_cast<size_t>(std::max<int64_t>(
+          1, options_.layers
+                 ? *options_.layers
+                 : std::llround(static_cast<double>(layers) * ratio)));
+      // One that is in two parts around the others stays.
+      const size_t around = run->one_more ? 1 : 0;
+      const size_t keep =
+          std::min(std::max(wanted, around + 1), layers) - around;
       const ir::NodeId first = graph_.block(ir::kMainBlock).nodes[run->begin];
       result_.layers.insert(result_.layers.begin(),
                             {.first_node = graph_.DisplayName(first),
                              .nodes = run->period,
-                             .before = run->count,
-                             .after = keep});
+                             .before = layers,
+                             .after = keep + around});
       RETURN_IF_ERROR(rewrite::DropBlocks(*run, keep, &graph_));
     }
     return absl::OkStatus();
@@ -183,6 +191,15 @@ class Suggestion {
                                       .outputs = options_.narrow_outputs},
                                      weights, &graph_));
     for (const rewrite::Width& width : narrowed.changed) {
+      const auto same =
+          std::find_if(result_.widths.begin(), result_.widths.end(),
+                       [&](const StudentWidth& w) {
+                         return w.from == width.from && w.to == width.to;
+                       });
+      if (same != result_.widths.end()) {
+        same->weights += width.weights;
+        continue;
+      }
       result_.widths.push_back(
           {.from = width.from, .to = width.to, .weights = width.weights});
     }

@@ -64,7 +64,10 @@ void OrderTeacherForDepthFirst(ir::Graph& graph, ir::BlockId block,
   for (NodeId id : nodes) {
     uses.clear();
     CollectUses(graph, id, &uses);
-    for (ValueId use : uses) ++readers[graph.value(use).producer];
+    for (ValueId use : uses) {
+      const NodeId producer = graph.value(use).producer;
+      if (producer != ir::kNoNode) ++readers[producer];
+    }
   }
   const auto place = [&](NodeId id) {
     ordered.push_back(id);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "onnx_memopt/rewrite/raise_opset.h"
+#include "onnx_memopt/rewrite/real_bytes.h"
 #include "onnx_memopt/support/half.h"
 
 namespace onnx_memopt::rewrite {

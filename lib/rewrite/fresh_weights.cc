@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "llvm/ADT/DenseMap.h"
-#include "onnx_memopt/rewrite/builder.h"
+#include "onnx_memopt/rewrite/real_bytes.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/random_bits.h"
 #include "onnx_memopt/support/status_macros.h"

@@ -56,7 +56,8 @@ class Narrower {
           c.fixed_by.empty() ? Change(c) : std::nullopt;
       if (changed) {
         narrowed.changed.push_back(*changed);
-      } else if (c.weight_bytes > all_bytes / kSmallPart) {
+      } else if (c.weight_bytes > all_bytes / kSmallPart &&
+                 !(c.fixed_by_op && c.weights == 1)) {
         narrowed.kept.push_back(absl::StrCat(
             "width ", c.extent, " is kept: ",
             c.fixed_by.empty()
@@ -68,7 +69,10 @@ class Narrower {
       if (classes.empty()) {
         return absl::OutOfRangeError("there is no weight with a width");
       }
-      return Refused(classes.front());
+      const auto by_op =
+          std::find_if(classes.begin(), classes.end(),
+                       [](const WidthClass& c) { return c.fixed_by_op; });
+      return Refused(by_op == classes.end() ? classes.front() : *by_op);
     }
     Rewrite();
     return narrowed;

@@ -54,6 +54,27 @@ class Finder {
     return best;
   }
 
+  // The first nodes of a block follow the run, and the ops of its others come
+  // before it, with something between them.
+  bool HasOneMore(const Repetition& found) const {
+    size_t part = 0;
+    while (part < found.period && found.end() + part < nodes_.size() &&
+           Repeats(found.end() + part - found.period, found.end() + part)) {
+      ++part;
+    }
+    if (part == 0) return false;
+    size_t next = found.end();  // of the block's others, the last first
+    size_t missing = found.period - part;
+    for (size_t i = found.begin; i-- > 0 && missing > 0;) {
+      if (graph_.node(nodes_[i]).op_type ==
+          graph_.node(nodes_[next - 1]).op_type) {
+        --next;
+        --missing;
+      }
+    }
+    return missing == 0;
+  }
+
  private:
   bool IsWeight(ValueId id) const {
     const ir::Value& value = graph_.value(id);
@@ -233,6 +254,7 @@ std::vector<Repetition> FindRepetitions(const Graph& graph) {
     std::fill(taken.begin() + static_cast<std::ptrdiff_t>(found->begin),
               taken.begin() + static_cast<std::ptrdiff_t>(found->end()), true);
     all.push_back(*found);
+    all.back().one_more = finder.HasOneMore(*found);
   }
   std::sort(all.begin(), all.end(),
             [](const auto& a, const auto& b) { return a.begin < b.begin; });

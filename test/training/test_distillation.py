@@ -38,7 +38,7 @@ teacher (float[n, 4] x) => (float[n, 3] logits)
  float ratio = {0.5}, bool training = {1}>
 {
   inner = MatMul(x, w)
-  normed, mean.next, var.next = BatchNormalization<training_mode = 1>(
+  normed, mean_next, var_next = BatchNormalization<training_mode = 1>(
       inner, scale, bias, mean, var)
   h = Tanh(normed)
   dropped = Dropout(h, ratio, training)
@@ -232,8 +232,10 @@ def test_half_precision_leaves_the_teacher_alone(models, tmp_path):
 
 
 def test_names_that_both_have_and_inputs_by_place(tmp_path):
-    student = write(tmp_path, "student", STUDENT.replace("product",
-                                                         "teacher/h"))
+    model = onnx.parser.parse_model(STUDENT)
+    model.graph.node[2].output[0] = model.graph.node[3].input[0] = "teacher/h"
+    student = tmp_path / "student.onnx"
+    onnx.save(model, student)
     teacher = write(tmp_path, "teacher", TEACHER.replace("[n, 4] x", "[n, 4] p")
                     .replace("MatMul(x,", "MatMul(p,"))
     report = tmp_path / "report.json"
@@ -258,6 +260,9 @@ def test_names_that_both_have_and_inputs_by_place(tmp_path):
 
 def external(folder, text, name):
     model = onnx.parser.parse_model(text)
+    for tensor in model.graph.initializer:  # raw bytes alone can be outside
+        tensor.CopyFrom(onnx.numpy_helper.from_array(
+            onnx.numpy_helper.to_array(tensor), tensor.name))
     folder.mkdir(exist_ok=True)
     onnx.save(model, folder / f"{name}.onnx", save_as_external_data=True,
               location=f"{name}.bin", size_threshold=0)
@@ -324,16 +329,18 @@ def test_the_teachers_activations_die_at_once(flags, tmp_path):
     for name, more in (("alone", []), ("taught", [
             "--teacher", models["teacher"]])):
         step = train_step.make_step(
-            models["student"], tmp_path, "--dim", "batch=32", "--json",
-            str(report), *flags, *more)
+            models["student"], tmp_path, "--loss", "mse", "--dim", "batch=32",
+            "--json", str(report), *flags, *more)
         predicted = json.loads(report.read_text())["predicted"]
-        measured = ort_memory.measure(step, level="all")["peaks"][-1]
+        # At level "all" convolutions have a layout of their own, which
+        # predictions do not know (docs/runtime_model.md).
+        measured = ort_memory.measure(step, level="basic")["peaks"][-1]
         peaks[name] = (predicted["peak_steady_bytes"], measured)
-    alone, taught = peaks["alone"], peaks["taught"]
-    # Two activations of the teacher are 6 MiB, and the student saves 12.
-    assert abs(taught[1] - taught[0]) <= 0.1 * taught[0], peaks
-    largest = 2 * 32 * 24 * 32 * 32 * 4 // (2 if "--accumulate" in flags else 1)
-    assert taught[1] <= max(alone[1], largest) + 0.25 * alone[1], peaks
+    for predicted, measured in peaks.values():
+        assert abs(measured - predicted) <= 0.1 * predicted, peaks
+    # Two activations of the teacher are 6 MiB, 3 of a micro-batch; the sum
+    # would be 20 to 60 % above the student alone.
+    assert peaks["taught"][1] <= 1.15 * peaks["alone"][1], peaks
 
 
 @pytest.mark.parametrize("flags, reason, code", [

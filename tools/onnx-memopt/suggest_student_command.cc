@@ -71,7 +71,8 @@ void Print(const StudentResult& result, std::ostream& out) {
   }
   for (const StudentWidth& width : result.widths) {
     out << "width       " << width.from << " -> " << width.to << ", in "
-        << width.weights << (width.weights == 1 ? " weight\n" : " weights\n");
+        << width.weights
+        << (width.weights == 1 ? " axis of a weight\n" : " axes of weights\n");
   }
   const auto row = [&](absl::string_view what, absl::string_view model,
                        absl::string_view student) {

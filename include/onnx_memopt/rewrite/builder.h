@@ -84,9 +84,6 @@ class Builder {
   absl::flat_hash_set<std::string> names_;
 };
 
-// A number of type float, double, float16 or bfloat16 as raw_data holds it.
-void AppendReal(ir::ElementType element, double value, std::string* bytes);
-
 // kFailedPrecondition, with the reason, unless the model imports ONNX's
 // operators in a version that has all of what passes build (Slice with
 // operands, Scan without a batch dimension, sequences), and its types are those

@@ -32,6 +32,11 @@ struct Repetition {
   size_t period = 0;
   size_t count = 0;
   int64_t later_bytes = 0;  // of weights that all blocks but the first read
+  // Beside them there is one more, in two parts: the first block, in which
+  // something stands that only it has (a mask), so that the run begins in its
+  // middle, and the last, which ends behind the run where the first one was
+  // cut.
+  bool one_more = false;
 
   size_t end() const { return begin + period * count; }
 };
@@ -41,7 +46,8 @@ struct Repetition {
 // repeats, or the model is too large.
 std::optional<Repetition> FindRepetition(const ir::Graph& graph);
 // That one, then what repeats beside it, in the order of the schedule. Not
-// those whose weights are less than 1 % of the graph's.
+// those whose weights are less than 1 % of the graph's. Says of each whether
+// there is one more.
 std::vector<Repetition> FindRepetitions(const ir::Graph& graph);
 
 }  // namespace onnx_memopt::rewrite
