@@ -82,7 +82,9 @@ def train(model: pathlib.Path, folder: pathlib.Path, images, labels, *flags,
     subprocess.run([program, "train", model, "-o", step, "--initial-state",
                     start, "--optimizer", "adam", "-q", "--dim", f"n={BATCH}",
                     *flags], check=True)
-    run = Trainer(model, step=step, start=start)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # as fast, for models of this size
+    run = Trainer(model, step=step, start=start, session_options=options)
     steps = epochs * (len(images) // BATCH)
     run.learning_rate = lambda done: 3e-3 * (1 - done / steps) + 1e-5
 
