@@ -2,6 +2,7 @@
 what it takes in ONNX Runtime."""
 
 import json
+import os
 import pathlib
 import sys
 
@@ -10,9 +11,10 @@ import onnx
 import pytest
 
 import train_step
-from memopt_program import ROOT, memopt
+from memopt_program import PROGRAM, ROOT, memopt
 
 sys.path.insert(0, str(ROOT / "bench"))
+import distillation  # noqa: E402
 import ort_memory  # noqa: E402
 
 STUDENT = """
@@ -413,3 +415,15 @@ def test_options_need_a_teacher(models, tmp_path):
                     cwd=tmp_path)
     assert result.code == 2
     assert "--alpha needs --teacher" in result.stderr
+
+
+@pytest.mark.skipif(os.environ.get("ONNX_MEMOPT_SLOW") != "1",
+                    reason="takes a minute: ONNX_MEMOPT_SLOW=1")
+def test_few_labels_and_a_teacher_beat_few_labels():
+    pytest.importorskip("sklearn.datasets")
+    best, found = distillation.compare(seeds=5, samples=200, epochs=60,
+                                       program=PROGRAM)
+    mean = {way: np.mean(values) for way, values in found.items()}
+    assert best > 0.95
+    assert mean["alone"] < mean["taught"] < best
+    assert mean["alone"] < mean["taught, more"] < best

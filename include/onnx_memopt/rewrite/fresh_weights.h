@@ -1,4 +1,6 @@
 // Gives weights new elements, as a network has them before it is trained.
+//
+//   RETURN_IF_ERROR(FillFresh(/*seed=*/0, weights, &graph));
 #ifndef ONNX_MEMOPT_REWRITE_FRESH_WEIGHTS_H_
 #define ONNX_MEMOPT_REWRITE_FRESH_WEIGHTS_H_
 

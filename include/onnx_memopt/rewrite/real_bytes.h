@@ -1,4 +1,6 @@
 // Floating-point numbers as raw_data holds them.
+//
+//   AppendReal(ir::ElementType::kFloat16, 0.5, &bytes);  // 00 38
 #ifndef ONNX_MEMOPT_REWRITE_REAL_BYTES_H_
 #define ONNX_MEMOPT_REWRITE_REAL_BYTES_H_
 
