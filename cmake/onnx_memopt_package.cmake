@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 set(public_headers estimate.h estimate_report.h optimize.h options.h report.h
-    train.h grad/recomputed_segment.h grad/step_options.h)
+    suggest_student.h train.h grad/recomputed_segment.h grad/step_options.h)
 set(report_headers csv diff dot gates html json read_json text trace)
 list(TRANSFORM report_headers PREPEND report/)
 list(TRANSFORM report_headers APPEND .h)

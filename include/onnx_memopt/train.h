@@ -46,6 +46,10 @@ struct TrainOptions {
   // outputs of the model are these, others become inputs of the step; its
   // output is one number.
   std::string loss_file;
+  // A trained model that the student learns from as step.distillation says,
+  // whose prefix and, if it names none, output follow from the two models.
+  // Inputs of the same name are shared, and those of the same place and type.
+  std::string teacher;
   Checkpoints checkpoints = Checkpoints::kNone;
   // What the step may take in ONNX Runtime above the loaded session, as
   // predicted, in bytes; of kOptimal.
@@ -81,6 +85,8 @@ struct TrainResult {
   int64_t saved_bytes = -1;  // of a micro-batch; -1: a size is unknown
   size_t forward_nodes = 0;
   size_t nodes = 0;
+  size_t teacher_nodes = 0;   // 0: there is no teacher
+  int64_t teacher_bytes = 0;  // of its weights, which the step holds
   // Predicted for ONNX Runtime with default options, above the loaded session;
   // -1: a size is unknown.
   int64_t peak_first_bytes = -1;

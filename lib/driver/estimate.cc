@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "driver/estimate_loaded.h"
 #include "onnx_memopt/estimate/build_report.h"
 #include "onnx_memopt/estimate/configuration.h"
 #include "onnx_memopt/io/import.h"
@@ -169,18 +170,15 @@ class EstimateRun {
   EstimateRun(const std::string& path, const EstimateOptions& options)
       : path_(path), options_(options) {}
 
-  absl::StatusOr<EstimateReport> Execute() {
-    ASSIGN_OR_RETURN(const Configuration configuration,
-                     ToConfiguration(options_));
-    absl::StatusOr<std::shared_ptr<const io::LoadedModel>> loaded =
-        io::Load(path_, {.external_dir = options_.external_dir});
-    if (!loaded.ok()) return WithPath(path_, loaded.status());
+  absl::StatusOr<EstimateReport> Execute(
+      const Configuration& configuration,
+      const std::shared_ptr<const io::LoadedModel>& model) {
     io::ImportOptions import;
     for (const auto& [name, size] : options_.dims) import.dims[name] = size;
-    const absl::Status checked = CheckImportOptions(**loaded, import);
+    const absl::Status checked = CheckImportOptions(*model, import);
     if (!checked.ok()) return absl::OutOfRangeError(checked.message());
     // Sizes stay symbolic, so that other lengths can be tried.
-    absl::StatusOr<ir::Graph> graph = io::Import(*loaded, {});
+    absl::StatusOr<ir::Graph> graph = io::Import(model, {});
     if (!graph.ok()) return WithPath(path_, graph.status());
     for (const auto& [name, size] : options_.dims) graph->assumed[name] = size;
     RETURN_IF_ERROR(FindBatch(*graph));
@@ -262,7 +260,18 @@ class EstimateRun {
 
 absl::StatusOr<EstimateReport> Estimate(const std::string& path,
                                         const EstimateOptions& options) {
-  return EstimateRun(path, options).Execute();
+  ASSIGN_OR_RETURN(const Configuration configuration, ToConfiguration(options));
+  absl::StatusOr<std::shared_ptr<const io::LoadedModel>> loaded =
+      io::Load(path, {.external_dir = options.external_dir});
+  if (!loaded.ok()) return WithPath(path, loaded.status());
+  return EstimateRun(path, options).Execute(configuration, *loaded);
+}
+
+absl::StatusOr<EstimateReport> EstimateLoaded(
+    const std::shared_ptr<const io::LoadedModel>& model,
+    const EstimateOptions& options) {
+  ASSIGN_OR_RETURN(const Configuration configuration, ToConfiguration(options));
+  return EstimateRun(model->path(), options).Execute(configuration, model);
 }
 
 }  // namespace onnx_memopt

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "driver/add_teacher.h"
 #include "driver/append_loss.h"
 #include "driver/make_step.h"
 #include "driver/module_names.h"
@@ -63,6 +64,8 @@ class Run {
     import.input_shapes = options_.input_shapes;
     if (options_.batch) RETURN_IF_ERROR(BindBatch(&import));
     RETURN_IF_ERROR(AsOptionError(NameInputShape(*model_, &import)));
+    step_ = options_.step;
+    RETURN_IF_ERROR(ReadTeacher(import));
     RETURN_IF_ERROR(AsOptionError(CheckImportOptions(*model_, import)));
     absl::StatusOr<ir::Graph> graph = io::Import(model_, import);
     if (!graph.ok()) return WithPath(graph.status());
@@ -110,8 +113,46 @@ class Run {
     return absl::OkStatus();
   }
 
+  // From now on both models are one.
+  absl::Status ReadTeacher(const io::ImportOptions& import) {
+    if (options_.teacher.empty()) {
+      step_.distillation.reset();
+      return absl::OkStatus();
+    }
+    // The student with what of the sizes is its own.
+    absl::StatusOr<ir::Graph> graph = io::Import(model_, {});
+    if (!graph.ok()) return WithPath(graph.status());
+    io::ImportOptions own;
+    for (const std::string& symbol : graph->symbols) {
+      const auto it = import.dims.find(symbol);
+      if (it != import.dims.end()) own.dims.insert(*it);
+    }
+    for (ir::ValueId id : graph->block(ir::kMainBlock).params) {
+      const auto it = import.input_shapes.find(graph->value(id).name);
+      if (it != import.input_shapes.end()) own.input_shapes.insert(*it);
+    }
+    RETURN_IF_ERROR(AsOptionError(CheckImportOptions(*model_, own)));
+    graph = io::Import(model_, own);
+    if (!graph.ok()) return WithPath(graph.status());
+    error_path_ = options_.teacher;
+    TrainOptions options = options_;
+    options.dims.clear();
+    for (const auto& [name, size] : import.dims) options.dims[name] = size;
+    if (!options.step.distillation) options.step.distillation.emplace();
+    absl::StatusOr<AddedTeacher> added = AddTeacher(options, model_, *graph);
+    if (!added.ok()) return WithPath(added.status());
+    error_path_ = path_ == "-" ? "stdin" : path_;
+    model_ = std::move(added->model);
+    step_.distillation = options.step.distillation;
+    step_.distillation->prefix = added->prefix;
+    step_.distillation->teacher_output = added->output;
+    result_.teacher_nodes = added->nodes;
+    result_.teacher_bytes = added->weight_bytes;
+    result_.notes = std::move(added->notes);
+    return absl::OkStatus();
+  }
+
   absl::Status ReadLoss() {
-    step_ = options_.step;
     if (options_.loss_file.empty()) return absl::OkStatus();
     error_path_ = options_.loss_file;
     absl::StatusOr<std::shared_ptr<const io::LoadedModel>> loaded =
@@ -129,7 +170,8 @@ class Run {
 
   absl::Status Rewrite() {
     Progress("differentiating");
-    const size_t before = graph_.block(ir::kMainBlock).nodes.size();
+    const size_t before =
+        graph_.block(ir::kMainBlock).nodes.size() - result_.teacher_nodes;
     ASSIGN_OR_RETURN(const grad::StepInfo info, MakeStep(step_, &graph_));
     RETURN_IF_ERROR(PlaceCheckpoints(info));
     RETURN_IF_ERROR(ir::Verify(graph_));
@@ -162,16 +204,23 @@ class Run {
       }
     }
     if (options_.checkpoints == Checkpoints::kNone) {
-      if (depth_first) grad::OrderForDepthFirst(graph_, block, planned.loss);
+      if (depth_first) {
+        grad::OrderForDepthFirst(graph_, block, planned.loss);
+        grad::OrderTeacherForDepthFirst(graph_, block, info.teacher);
+      }
       return absl::OkStatus();
     }
     Progress("placing checkpoints");
-    ASSIGN_OR_RETURN(const grad::CheckpointPlanner planner,
-                     grad::CheckpointPlanner::Create(
-                         {.block = block,
-                          .depth_first = depth_first,
-                          .modules = ModuleNames(*model_, graph_)},
-                         planned, graph_));
+    std::vector<std::string> modules = ModuleNames(*model_, graph_);
+    for (ir::NodeId id : info.teacher) {
+      if (ir::Index(id) < modules.size()) modules[ir::Index(id)].clear();
+    }
+    ASSIGN_OR_RETURN(
+        const grad::CheckpointPlanner planner,
+        grad::CheckpointPlanner::Create({.block = block,
+                                         .depth_first = depth_first,
+                                         .modules = std::move(modules)},
+                                        planned, graph_));
     grad::CheckpointPlan plan;
     switch (options_.checkpoints) {
       case Checkpoints::kNone:
@@ -254,7 +303,8 @@ class Run {
       if (!graph_.erased(ir::NodeId{static_cast<uint32_t>(i)})) ++result_.nodes;
     }
     result_.frozen = info.frozen;
-    result_.notes = info.notes;
+    result_.notes.insert(result_.notes.end(), info.notes.begin(),
+                         info.notes.end());
   }
 
   absl::Status Save(const onnx::ModelProto& proto, const std::string& path) {

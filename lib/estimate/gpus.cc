@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "estimate/gpus_json.h"
 #include "nlohmann/json.hpp"
+#include "onnx_memopt/support/near_names.h"
 
 namespace onnx_memopt::estimate {
 namespace {
@@ -56,22 +57,6 @@ std::string Key(absl::string_view name) {
   return key;
 }
 
-size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      const size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 const std::vector<Gpu>& AllGpus() {
@@ -88,21 +73,11 @@ const Gpu* FindGpu(absl::string_view name) {
 }
 
 std::vector<std::string> NearGpuNames(absl::string_view name, size_t count) {
-  // A name may be anything: its beginning is enough to compare.
-  const std::string key = Key(name.substr(0, 64));
-  std::vector<std::pair<size_t, std::string>> ranked;
-  for (const Gpu& gpu : AllGpus()) {
-    const std::string other = Key(gpu.name);
-    const bool part = !key.empty() && (absl::StrContains(other, key) ||
-                                       absl::StrContains(key, other));
-    ranked.emplace_back(part ? 0 : EditDistance(key, other), gpu.name);
-  }
-  std::stable_sort(
-      ranked.begin(), ranked.end(),
-      [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> keys;
+  for (const Gpu& gpu : AllGpus()) keys.push_back(Key(gpu.name));
   std::vector<std::string> names;
-  for (size_t i = 0; i < std::min(count, ranked.size()); ++i) {
-    names.push_back(ranked[i].second);
+  for (const size_t i : NearNames(Key(name.substr(0, 64)), keys, count)) {
+    names.push_back(AllGpus()[i].name);
   }
   return names;
 }

@@ -39,6 +39,55 @@ ValueId Weighted(Emitter& e, ValueId share, const LossWeight& weight) {
   return e.Mul(share, e.Cast(weight.scale, e.element(share)));
 }
 
+// Rows of classes.
+ValueId Rows(Emitter& e, ValueId output) {
+  const ir::Shape& shape = *e.shape(output);
+  if (shape.size() == 2) return output;
+  return e.Reshape(output, Emitter::Axes{-1, shape.back()->constant()});
+}
+
+// What each row counts in the mean.
+struct RowCount {
+  ValueId index = ir::kNoValue;   // [rows, 1]: the class, 0 where left out
+  ValueId share = ir::kNoValue;   // of each row in the mean
+  ValueId counts = ir::kNoValue;  // [rows, 1]: 0 for a row that is left out
+  ValueId count = ir::kNoValue;   // how many are not
+};
+
+RowCount CountRows(Emitter& e, ValueId target,
+                   std::optional<int64_t> ignore_index, ElementType element,
+                   const LossWeight& weight) {
+  RowCount rows = {.index = e.Reshape(target, Emitter::Axes{-1, 1})};
+  if (!ignore_index) {
+    rows.share = OneOverElements(e, target, element);
+    return rows;
+  }
+  const ValueId ignored = e.Op("Equal", {rows.index, e.Int(*ignore_index)});
+  rows.index = e.Where(ignored, e.Int(0), rows.index);
+  rows.counts = e.Where(ignored, e.Real(0, element), e.Real(1, element));
+  rows.count = e.ReduceSum(rows.counts, {0, 1}, /*keep_dims=*/false);
+  rows.share =
+      weight.sum
+          ? e.Real(1, element)
+          : e.Op("Reciprocal", {e.Op("Max", {rows.count, e.Real(1, element)})});
+  return rows;
+}
+
+// From the difference of two distributions, row by row, to the gradient by the
+// output.
+ValueId RowGradient(Emitter& e, ValueId difference, const RowCount& rows,
+                    const LossWeight& weight, ValueId output) {
+  const ValueId weighted = Weighted(e, rows.share, weight);
+  ValueId gradient = e.Mul(difference, rows.counts == ir::kNoValue
+                                           ? weighted
+                                           : e.Mul(rows.counts, weighted));
+  if (e.shape(output)->size() != 2) {
+    gradient = e.ReshapeLike(gradient, output);
+  }
+  e.graph().mutable_value(gradient).type = ir::Type(e.type(output));
+  return gradient;
+}
+
 }  // namespace
 
 absl::StatusOr<ir::Type> ClassTargets(const ir::Type& output) {
@@ -64,25 +113,9 @@ absl::StatusOr<LossValue> CrossEntropy(Emitter& e, ValueId output,
   const ElementType element = e.element(output);
   const ir::Shape shape = *e.shape(output);
   const int64_t classes = shape.back()->constant();
-  // Rows of classes.
-  const ValueId rows = shape.size() == 2
-                           ? output
-                           : e.Reshape(output, Emitter::Axes{-1, classes});
-  ValueId index = e.Reshape(target, Emitter::Axes{-1, 1});
-  ValueId share = ir::kNoValue;   // of each row in the mean
-  ValueId counts = ir::kNoValue;  // [rows, 1]: 0 for a row that is left out
-  ValueId count = ir::kNoValue;
-  if (ignore_index) {
-    const ValueId ignored = e.Op("Equal", {index, e.Int(*ignore_index)});
-    index = e.Where(ignored, e.Int(0), index);
-    counts = e.Where(ignored, e.Real(0, element), e.Real(1, element));
-    count = e.ReduceSum(counts, {0, 1}, /*keep_dims=*/false);
-    share = weight.sum ? e.Real(1, element)
-                       : e.Op("Reciprocal",
-                              {e.Op("Max", {count, e.Real(1, element)})});
-  } else {
-    share = OneOverElements(e, target, element);
-  }
+  const ValueId rows = Rows(e, output);
+  const auto [index, share, counts, count] =
+      CountRows(e, target, ignore_index, element, weight);
   const ValueId log_probability =
       e.Op("LogSoftmax", {rows}, {Attr("axis", int64_t{1})});
   ValueId picked = e.Op("GatherElements", {log_probability, index},
@@ -111,12 +144,48 @@ absl::StatusOr<LossValue> CrossEntropy(Emitter& e, ValueId output,
              {Attr("axis", int64_t{1})});
     difference = e.Sub(probability, chosen);
   }
-  const ValueId weighted = Weighted(e, share, weight);
-  ValueId gradient =
-      e.Mul(difference, ignore_index ? e.Mul(counts, weighted) : weighted);
-  if (shape.size() != 2) gradient = e.ReshapeLike(gradient, output);
-  e.graph().mutable_value(gradient).type = ir::Type(e.type(output));
+  const ValueId gradient =
+      RowGradient(e, difference, {index, share, counts, count}, weight, output);
   return LossValue{loss, gradient, weight.sum ? count : ir::kNoValue};
+}
+
+absl::StatusOr<LossValue> SoftCrossEntropy(Emitter& e, ValueId output,
+                                           ValueId teacher, ValueId target,
+                                           std::optional<int64_t> ignore_index,
+                                           double temperature,
+                                           const LossWeight& weight) {
+  const ElementType element = e.element(output);
+  const int64_t classes = e.shape(output)->back()->constant();
+  RowCount rows;
+  if (ignore_index) {
+    rows = CountRows(e, target, ignore_index, element, weight);
+  } else {
+    rows.share = e.Mul(OneOverElements(e, output, element),
+                       static_cast<double>(classes));
+  }
+  // The student's first, then what reads both, then what is the teacher's
+  // alone: OrderTeacher has the reason.
+  const auto log_softmax = [&](ValueId logits) {
+    return e.Op("LogSoftmax", {e.Mul(Rows(e, logits), 1 / temperature)},
+                {Attr("axis", int64_t{1})});
+  };
+  const ValueId log_student = log_softmax(output);
+  const ValueId student = e.Exp(log_student);
+  const ValueId log_teacher = log_softmax(e.Cast(teacher, element));
+  const ValueId probability = e.Exp(log_teacher);
+  const ValueId crossed = e.ReduceSum(e.Mul(probability, log_student), {1});
+  const ValueId own = e.ReduceSum(e.Mul(probability, log_teacher), {1});
+  ValueId divergence = e.Sub(own, crossed);  // [rows, 1]
+  if (ignore_index) divergence = e.Mul(divergence, rows.counts);
+  const ValueId sum = e.ReduceSum(divergence, {0, 1}, /*keep_dims=*/false);
+  const double square = temperature * temperature;
+  const ValueId loss = e.Mul(e.Mul(sum, rows.share), square);
+  // T^2 * (student - teacher) / T
+  LossWeight scaled = weight;
+  scaled.factor *= temperature;
+  const ValueId gradient =
+      RowGradient(e, e.Sub(student, probability), rows, scaled, output);
+  return LossValue{loss, gradient, weight.sum ? rows.count : ir::kNoValue};
 }
 
 absl::StatusOr<LossValue> MeanSquaredError(Emitter& e, ValueId output,

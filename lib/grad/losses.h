@@ -35,6 +35,14 @@ absl::StatusOr<LossValue> CrossEntropy(rewrite::Emitter& e, ir::ValueId output,
                                        ir::ValueId target,
                                        std::optional<int64_t> ignore_index,
                                        const LossWeight& weight);
+// T^2 times the Kullback-Leibler divergence from the teacher's distribution to
+// the student's, both at temperature T, over the rows that count; `target` is
+// read for an index to ignore alone. `teacher` has the shape of `output`, which
+// ClassTargets takes.
+absl::StatusOr<LossValue> SoftCrossEntropy(
+    rewrite::Emitter& e, ir::ValueId output, ir::ValueId teacher,
+    ir::ValueId target, std::optional<int64_t> ignore_index, double temperature,
+    const LossWeight& weight);
 absl::StatusOr<LossValue> MeanSquaredError(rewrite::Emitter& e,
                                            ir::ValueId output,
                                            ir::ValueId target,

@@ -40,15 +40,14 @@ class Lowering {
     e_.set_prefix("precision");
   }
 
-  ValueId Run(ValueId output) {
+  void Run(absl::Span<ValueId* const> outputs) {
     const std::vector<NodeId> nodes = graph_.block(ir::kMainBlock).nodes;
     for (NodeId id : nodes) {
       Visit(id);
       e_.mutable_nodes().push_back(id);
     }
-    const ValueId result = AsFloat(output);
+    for (ValueId* output : outputs) *output = AsFloat(*output);
     graph_.mutable_block(ir::kMainBlock).nodes = e_.nodes();
-    return result;
   }
 
  private:
@@ -217,9 +216,10 @@ class Lowering {
 
 }  // namespace
 
-ValueId LowerPrecision(ElementType half, absl::Span<const ValueId> parameters,
-                       ValueId output, rewrite::Builder& builder) {
-  return Lowering(half, parameters, &builder).Run(output);
+void LowerPrecision(ElementType half, absl::Span<const ValueId> parameters,
+                    absl::Span<ValueId* const> outputs,
+                    rewrite::Builder& builder) {
+  Lowering(half, parameters, &builder).Run(outputs);
 }
 
 }  // namespace onnx_memopt::grad

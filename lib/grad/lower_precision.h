@@ -14,17 +14,18 @@
 
 namespace onnx_memopt::grad {
 
-// `half`: kFloat16 or kBfloat16. Gives `output` in float32, which may be
-// another value than before.
+// `half`: kFloat16 or kBfloat16. Makes `outputs` float32, which may be other
+// values than before.
 //
 // Products compute in 16 bits, and so does what reads their results, but for
 // ops that the op table keeps in float32 (OpInfo::needs_float32) or that do not
 // take 16 bits. What is computed of weights and inputs alone stays in float32
 // up to the first product, and what comes out of a norm or a softmax goes on in
 // 16 bits.
-ir::ValueId LowerPrecision(ir::ElementType half,
-                           absl::Span<const ir::ValueId> parameters,
-                           ir::ValueId output, rewrite::Builder& builder);
+void LowerPrecision(ir::ElementType half,
+                    absl::Span<const ir::ValueId> parameters,
+                    absl::Span<ir::ValueId* const> outputs,
+                    rewrite::Builder& builder);
 
 }  // namespace onnx_memopt::grad
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+
 namespace onnx_memopt::grad {
 namespace {
 
@@ -44,6 +47,54 @@ void OrderForDepthFirst(ir::Graph& graph, ir::BlockId block, ValueId loss) {
   inner.insert(inner.end(), leaves.rbegin(), leaves.rend());
   inner.insert(inner.end(), last.begin(), last.end());
   graph.mutable_block(block).nodes = std::move(inner);
+}
+
+void OrderTeacherForDepthFirst(ir::Graph& graph, ir::BlockId block,
+                               const std::vector<NodeId>& teacher) {
+  const llvm::DenseSet<NodeId> waiting(teacher.begin(), teacher.end());
+  const std::vector<NodeId> nodes = graph.block(block).nodes;
+  std::vector<NodeId> ordered;
+  ordered.reserve(nodes.size());
+  llvm::DenseSet<NodeId> placed;
+  std::vector<ValueId> uses;
+  std::vector<NodeId> pending;
+  // From back to front: a reader, then what it needs, each as soon as no reader
+  // is left before it.
+  llvm::DenseMap<NodeId, size_t> readers;
+  for (NodeId id : nodes) {
+    uses.clear();
+    CollectUses(graph, id, &uses);
+    for (ValueId use : uses) {
+      const NodeId producer = graph.value(use).producer;
+      if (producer != ir::kNoNode) ++readers[producer];
+    }
+  }
+  const auto place = [&](NodeId id) {
+    ordered.push_back(id);
+    uses.clear();
+    CollectUses(graph, id, &uses);
+    for (ValueId use : uses) {
+      const NodeId producer = graph.value(use).producer;
+      if (producer == ir::kNoNode || --readers[producer] > 0) continue;
+      if (waiting.contains(producer)) pending.push_back(producer);
+    }
+  };
+  for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
+    if (waiting.contains(*it)) continue;
+    place(*it);
+    while (!pending.empty()) {
+      const NodeId next = pending.back();
+      pending.pop_back();
+      if (placed.insert(next).second) place(next);
+    }
+  }
+  // What nothing reads.
+  for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
+    if (waiting.contains(*it) && placed.insert(*it).second) {
+      ordered.push_back(*it);
+    }
+  }
+  graph.mutable_block(block).nodes.assign(ordered.rbegin(), ordered.rend());
 }
 
 }  // namespace onnx_memopt::grad

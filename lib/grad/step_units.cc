@@ -53,7 +53,10 @@ class StepUnitsBuilder {
  public:
   StepUnitsBuilder(const ir::Graph& graph, ir::BlockId block,
                    const StepInfo& step)
-      : graph_(graph), step_(step), analyses_(&graph) {
+      : graph_(graph),
+        step_(step),
+        teacher_(step.teacher.begin(), step.teacher.end()),
+        analyses_(&graph) {
     out_.block_ = block;
   }
 
@@ -141,7 +144,8 @@ class StepUnitsBuilder {
       unit = static_cast<int32_t>(out_.units_.size());
       out_.units_.emplace_back();
       out_.units_.back().inputs = std::move(inputs);
-      out_.units_.back().is_forward = Index(id) < step_.forward_nodes;
+      out_.units_.back().is_forward =
+          Index(id) < step_.forward_nodes && !teacher_.contains(id);
       returned_bytes_.push_back(0);
     } else {
       // The buffer is that of the node before.
@@ -277,6 +281,7 @@ class StepUnitsBuilder {
 
   const ir::Graph& graph_;
   const StepInfo& step_;
+  const llvm::DenseSet<NodeId> teacher_;
   analysis::AnalysisManager analyses_;
   const analysis::Sizes* sizes_ = nullptr;
   const analysis::TimeModel* time_ = nullptr;

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "grad/loss_scaling.h"
@@ -12,6 +13,8 @@
 #include "grad/lower_precision.h"
 #include "grad/lower_recurrent.h"
 #include "grad/lower_sequences.h"
+#include "grad/step_loss.h"
+#include "grad/teacher.h"
 #include "grad/updates.h"
 #include "llvm/ADT/DenseMap.h"
 #include "onnx_memopt/grad/activity.h"
@@ -52,10 +55,22 @@ class StepBuilder {
           "training needs opset ", kMinOpset, " or newer; the model has ",
           builder_.opset(), " (onnx.version_converter converts it)"));
     }
+    RETURN_IF_ERROR(CheckDistillation(options_));
+    if (options_.distillation) {
+      ASSIGN_OR_RETURN(info_.teacher,
+                       TakeTeacher(*options_.distillation, &graph_));
+    }
     LowerSequences(builder_);
     LowerRecurrent(builder_);
-    ASSIGN_OR_RETURN(output_, FindOutput());
+    ASSIGN_OR_RETURN(operands_.output, FindOutput());
+    if (options_.distillation) {
+      ASSIGN_OR_RETURN(
+          operands_.compared,
+          FindComparisons(options_, operands_.output, info_.teacher, graph_));
+    }
     RETURN_IF_ERROR(ChooseParameters());
+    RETURN_IF_ERROR(
+        CheckFeatures(operands_.compared, info_.parameters, graph_));
     const std::vector<ValueId> data = main().params;
     for (ValueId parameter : info_.parameters) MakeInput(parameter);
     RETURN_IF_ERROR(TakeStatistics());
@@ -67,7 +82,8 @@ class StepBuilder {
       const ElementType half = options_.precision == Precision::kFloat16
                                    ? ElementType::kFloat16
                                    : ElementType::kBfloat16;
-      output_ = LowerPrecision(half, info_.parameters, output_, builder_);
+      LowerPrecision(half, info_.parameters, MutableOutputs(&operands_),
+                     builder_);
     }
     DescribeSaved();
     info_.forward_nodes = graph_.num_nodes();
@@ -110,11 +126,14 @@ class StepBuilder {
   absl::Status ChooseParameters() {
     std::vector<std::string> left_out;
     const std::vector<ValueId> candidates =
-        Trainable(graph_, {output_}, &left_out);
+        Trainable(graph_, LossOutputs(options_, operands_), &left_out);
     std::set<ValueId> chosen(candidates.begin(), candidates.end());
     std::vector<ValueId> all;
     for (ValueId id : main().initializers) {
-      if (HasGradient(graph_.value(id).type)) all.push_back(id);
+      const bool is_teachers =
+          options_.distillation &&
+          absl::StartsWith(name(id), options_.distillation->prefix);
+      if (!is_teachers && HasGradient(graph_.value(id).type)) all.push_back(id);
     }
     for (const auto* patterns : {&options_.train, &options_.freeze}) {
       for (const std::string& pattern : *patterns) {
@@ -153,8 +172,8 @@ class StepBuilder {
   }
 
   void DescribeSaved() {
-    const Activity activity =
-        Activity::Compute(graph_, info_.parameters, {output_});
+    const Activity activity = Activity::Compute(
+        graph_, info_.parameters, LossOutputs(options_, operands_));
     std::set<ValueId> saved;
     for (NodeId id : main().nodes) {
       for (ValueId value : SavedForBackward(graph_, id, activity).values) {
@@ -255,12 +274,12 @@ class StepBuilder {
   }
 
   absl::Status AddInputs() {
-    if (options_.loss != Loss::kOutput) {
-      ir::Type target = graph_.value(output_).type;
+    if (HasTarget(options_)) {
+      ir::Type target = graph_.value(operands_.output).type;
       if (options_.loss == Loss::kCrossEntropy) {
         ASSIGN_OR_RETURN(target, ClassTargets(target));
       }
-      ASSIGN_OR_RETURN(target_, AddInput("target", std::move(target)));
+      ASSIGN_OR_RETURN(operands_.target, AddInput("target", std::move(target)));
     }
     ASSIGN_OR_RETURN(
         learning_rate_,
@@ -319,8 +338,9 @@ class StepBuilder {
           "no input has a first axis of known extent to split into "
           "micro-batches");
     }
-    if (target_ != ir::kNoValue && HasAxes(graph_.value(target_).type)) {
-      info_.batched.push_back(target_);
+    const ValueId target = operands_.target;
+    if (target != ir::kNoValue && HasAxes(graph_.value(target).type)) {
+      info_.batched.push_back(target);
     }
     if (!shared.empty()) {
       info_.notes.push_back(
@@ -368,21 +388,7 @@ class StepBuilder {
     if (options_.accumulate > 1 && !weight.sum) {
       weight.factor = 1 / static_cast<double>(options_.accumulate);
     }
-    switch (options_.loss) {
-      case Loss::kCrossEntropy: {
-        ASSIGN_OR_RETURN(loss_, CrossEntropy(e_, output_, target_,
-                                             options_.ignore_index, weight));
-        break;
-      }
-      case Loss::kMeanSquaredError: {
-        ASSIGN_OR_RETURN(loss_, MeanSquaredError(e_, output_, target_, weight));
-        break;
-      }
-      case Loss::kOutput: {
-        ASSIGN_OR_RETURN(loss_, OutputAsLoss(e_, output_, weight));
-        break;
-      }
-    }
+    ASSIGN_OR_RETURN(loss_, BuildLoss(options_, operands_, weight, e_));
     const size_t after = e_.nodes().size();
     ValueId loss = loss_.loss;
     if (options_.accumulate > 1) {
@@ -421,7 +427,7 @@ class StepBuilder {
     updates_.emplace(&e_, options_, learning_rate_, step_);
     DifferentiateOptions backward;
     backward.wanted = info_.parameters;
-    backward.seeds = {{output_, loss_.gradient}};
+    backward.seeds = loss_.seeds;
     backward.ready = [&](ValueId parameter, ValueId gradient) {
       const size_t begin = e_.nodes().size();
       const absl::Status status = TakeGradient(parameter, gradient);
@@ -552,6 +558,7 @@ class StepBuilder {
     MarkAfter(begin);
     std::vector<NodeId>& schedule = main().nodes;
     schedule.insert(schedule.end(), e_.nodes().begin(), e_.nodes().end());
+    PutTeacherFirst(&info_.teacher, &graph_);
     main().results = std::move(results);
     return ir::Verify(graph_);
   }
@@ -566,11 +573,10 @@ class StepBuilder {
   rewrite::Builder builder_;
   Emitter e_;
   StepInfo info_;
-  ValueId output_ = ir::kNoValue;
-  ValueId target_ = ir::kNoValue;
+  LossOperands operands_ = {ir::kNoValue};
   ValueId learning_rate_ = ir::kNoValue;
   ValueId step_ = ir::kNoValue;
-  LossValue loss_ = {ir::kNoValue, ir::kNoValue};
+  StepLoss loss_;
   ValueId norm_ = ir::kNoValue;
   std::optional<Updates> updates_;
   llvm::DenseMap<ValueId, std::vector<ValueId>> states_;

@@ -112,6 +112,7 @@ absl::Status LoadedModel::Adopt(onnx::ModelProto model) {
 }
 
 absl::StatusOr<std::string> LoadedModel::Sha256() const {
+  if (!parts_.empty()) return parts_.front()->Sha256();
   absl::MutexLock lock(&mutex_);
   if (!sha256_.has_value()) {
     if (file_.has_value()) {

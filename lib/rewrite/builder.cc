@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "onnx_memopt/rewrite/raise_opset.h"
+#include "onnx_memopt/rewrite/real_bytes.h"
 #include "onnx_memopt/support/half.h"
 
 namespace onnx_memopt::rewrite {
@@ -34,6 +35,8 @@ void AppendBytes(Number number, std::string* bytes) {
   bytes->append(raw, sizeof(Number));
 }
 
+}  // namespace
+
 void AppendReal(ElementType element, double value, std::string* bytes) {
   const auto single = static_cast<float>(value);
   switch (element) {
@@ -47,8 +50,6 @@ void AppendReal(ElementType element, double value, std::string* bytes) {
       return AppendBytes(single, bytes);
   }
 }
-
-}  // namespace
 
 absl::Status CheckCanBuild(const ir::Graph& graph) {
   if (OpsetOf(graph) < kBuildOpset) {

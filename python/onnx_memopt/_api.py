@@ -107,6 +107,10 @@ def train_step(model: Model, *, output: PathLike | None = None,
                accumulate: int = 1, precision: str = "float32",
                loss_scale: float = 65536.0, loss_scale_steps: int = 2000,
                batch: int | None = None,
+               teacher: Any = None, temperature: float | None = None,
+               alpha: float = 0.5, match: Mapping[str, str] | None = None,
+               match_weight: float = 1.0, teacher_output: str = "",
+               soft_output: str = "",
                dims: Mapping[str, int] | None = None,
                input_shapes: Shapes | None = None,
                external_dir: PathLike | None = None,
@@ -131,6 +135,13 @@ def train_step(model: Model, *, output: PathLike | None = None,
     loss_scale, loss_scale_steps: of float16.
     batch: samples in a step, the size of the inputs' first dimension, which has
         to have a name.
+    teacher: a trained model, of any kind that `analyze` takes, whose output the
+        model learns: the loss is alpha * T**2 * KL + (1 - alpha) * loss.
+    temperature: T; 2 if not given.
+    match: for tensors of the model those of the teacher that they learn, too.
+    match_weight: of these mean squared differences in the loss.
+    teacher_output, soft_output: which outputs are compared, where several could
+        be.
     dims: sizes of named dimensions, which the step has for good.
     """
     source = source_of(model, external_dir)
@@ -164,7 +175,14 @@ def train_step(model: Model, *, output: PathLike | None = None,
     options.external_dir = source.folder
     if initial_state is not None:
         options.initial_state = os.fspath(initial_state)
-    with _loss(options, loss):
+    if teacher is None and (temperature is not None or match):
+        raise OptionError("temperature and match: they need a teacher")
+    with _loss(options, loss), _path_of(teacher) as teacher_path:
+        if teacher_path is not None:
+            options.set_distillation(
+                teacher=teacher_path, teacher_output=teacher_output,
+                soft_output=soft_output, temperature=temperature, alpha=alpha,
+                match=dict(match or {}), match_weight=match_weight)
         return _write_step(model, source, output, options, progress)
 
 
@@ -175,9 +193,19 @@ def _loss(options: TrainOptions, loss: Any) -> Iterator[None]:
         options.set_loss(loss)
         yield
         return
-    with source_of(loss).as_file() as path:
+    with _path_of(loss) as path:
         options.loss_file = path
         yield
+
+
+@contextmanager
+def _path_of(model: Any) -> Iterator[str | None]:
+    """The file of a model; one in memory has one meanwhile."""
+    if model is None:
+        yield None
+        return
+    with source_of(model).as_file() as path:
+        yield path
 
 
 def _write_step(model: Model, source: Source, output: PathLike | None,

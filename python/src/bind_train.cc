@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -101,6 +102,23 @@ auto Setter(Field grad::StepOptions::* field) {
   };
 }
 
+// Named numbers and texts of a distillation; `match` pairs tensors.
+void SetDistillation(TrainOptions& options, const std::string& teacher,
+                     const std::string& teacher_output,
+                     const std::string& soft_output,
+                     std::optional<double> temperature, double alpha,
+                     const std::map<std::string, std::string>& match,
+                     double match_weight) {
+  options.teacher = teacher;
+  options.step.distillation =
+      grad::Distillation{.teacher_output = teacher_output,
+                         .soft_output = soft_output,
+                         .temperature = temperature,
+                         .alpha = alpha,
+                         .match = {match.begin(), match.end()},
+                         .match_weight = match_weight};
+}
+
 void BindOptions(nb::module_& module) {
   using grad::StepOptions;
   nb::class_<TrainOptions> options(module, "TrainOptions",
@@ -112,6 +130,10 @@ void BindOptions(nb::module_& module) {
       .def("set_precision", &SetPrecision)
       .def("set_order", &SetOrder)
       .def("set_external_data", &SetExternalData)
+      .def("set_distillation", &SetDistillation, nb::arg("teacher"),
+           nb::arg("teacher_output"), nb::arg("soft_output"),
+           nb::arg("temperature").none(), nb::arg("alpha"), nb::arg("match"),
+           nb::arg("match_weight"))
       .def_rw("loss_file", &TrainOptions::loss_file)
       .def_rw("budget_bytes", &TrainOptions::budget_bytes, nb::arg().none())
       .def_rw("dims", &TrainOptions::dims)
@@ -173,6 +195,9 @@ void BindTrain(nb::module_& module) {
           "Of the forward pass for the backward one.")
       .def_ro("forward_nodes", &TrainResult::forward_nodes)
       .def_ro("nodes", &TrainResult::nodes)
+      .def_ro("teacher_nodes", &TrainResult::teacher_nodes,
+              "0: there is no teacher.")
+      .def_ro("teacher_bytes", &TrainResult::teacher_bytes, "Of its weights.")
       .def_prop_ro(
           "peak_first_bytes",
           [](const TrainResult& r) { return Known(r.peak_first_bytes); },

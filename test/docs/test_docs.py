@@ -135,6 +135,9 @@ def cli_page() -> str:
          "an example.\n\n", ["onnx-memopt", "diff", "--help"]),
         ("onnx-memopt train", "[training.md](training.md) explains it.\n\n",
          ["onnx-memopt", "train", "--help"]),
+        ("onnx-memopt suggest-student", "[distillation.md]"
+         "(distillation.md#a-smaller-network) has an example.\n\n",
+         ["onnx-memopt", "suggest-student", "--help"]),
         ("onnx-memopt-plan", "[planning.md](planning.md) explains it, with "
          "the form of the files.\n\n", ["onnx-memopt-plan", "--help"]),
         ("onnx-memopt-opt", "For developers, and for the textual tests.\n\n",

@@ -110,6 +110,26 @@ def test_a_model_of_the_loss(linear, tmp_path, kind):
         onnx_memopt.train_step(linear, loss="none.onnx", dims={"batch": 4})
 
 
+@pytest.mark.parametrize("kind", ["path", "proto"])
+def test_a_teacher(linear, tmp_path, kind):
+    teacher = onnx.parser.parse_model(LINEAR.replace("1, 2, 3", "3, 2, 1"))
+    if kind == "path":
+        onnx.save(teacher, tmp_path / "teacher.onnx")
+        teacher = tmp_path / "teacher.onnx"
+    step, report = onnx_memopt.train_step(
+        onnx.load(linear), teacher=teacher, temperature=4.0, alpha=0.7,
+        match={"y": "y"}, match_weight=0.5, dims={"batch": 4})
+    assert (report.teacher_nodes, report.teacher_bytes) == (1, 24)
+    held = {tensor.name for tensor in step.graph.initializer}
+    assert "teacher/w" in held and "w" not in held
+    with pytest.raises(onnx_memopt.OptionError, match="alpha: 2 is not from"):
+        onnx_memopt.train_step(linear, teacher=teacher, alpha=2)
+    with pytest.raises(onnx_memopt.OptionError, match='near names: "y"'):
+        onnx_memopt.train_step(linear, teacher=teacher, match={"yy": "y"})
+    with pytest.raises(onnx_memopt.OptionError, match="they need a teacher"):
+        onnx_memopt.train_step(linear, temperature=2.0)
+
+
 def test_what_does_not_fit_is_said(linear):
     with pytest.raises(onnx_memopt.OptionError, match="optimizer: expected"):
         onnx_memopt.train_step(linear, optimizer="best")

@@ -83,6 +83,8 @@ Gates, for scripts; exit code 3 where one fails:
 Commands, each with its own --help; those not built in are programs
 onnx-memopt-COMMAND:
   train MODEL -o STEP      a model of one training step, in standard ONNX ops
+  suggest-student MODEL    a smaller network of the same structure, for train
+                           --teacher MODEL
   estimate MODEL           how much GPU memory training or serving takes, on
                            which GPU it fits, what to change
   verify BEFORE AFTER      run both models in ONNX Runtime and compare outputs,

@@ -6,6 +6,7 @@
 
 #include "onnx-memopt/diff_command.h"
 #include "onnx-memopt/estimate_command.h"
+#include "onnx-memopt/suggest_student_command.h"
 #include "onnx-memopt/train_command.h"
 
 namespace onnx_memopt::cli {
@@ -20,6 +21,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"diff", RunDiff},
     {"estimate", RunEstimate},
+    {"suggest-student", RunSuggestStudent},
     {"train", RunTrain},
 };
 

@@ -53,6 +53,20 @@ Loss:
   --loss-output NAME       the output that it is of, if there are several
   --ignore-index N         class that the mean leaves out
 
+Distillation:
+  --teacher FILE           a trained model whose outputs the student learns; its
+                           forward pass is part of the step, without gradients:
+                           A * T^2 * KL(teacher/T || student/T) + (1 - A) * LOSS
+  --temperature T          softens both distributions (2); not with mse, which
+                           compares the outputs themselves
+  --alpha A                the teacher's part of the loss, 0 to 1 (0.5); with 1
+                           there is no target
+  --match OURS=THEIRS      adds the mean squared difference between a tensor of
+                           the student and one of the teacher; may be repeated
+  --match-weight X         of these terms (1)
+  --teacher-output NAME    what the teacher says, if it has several outputs
+  --soft-output NAME       what it is compared with, if not --loss-output
+
 Optimizer:
   --optimizer NAME         sgd (the default), momentum, adam, adamw, or none:
                            gradients only
@@ -156,6 +170,16 @@ class Parser {
     app_.add_option("--loss", loss_);
     app_.add_option("--loss-output", step.output);
     app_.add_option("--ignore-index", step.ignore_index);
+    app_.add_option("--teacher", args_.options.teacher);
+    for (CLI::Option* option :
+         {app_.add_option("--temperature", distillation_.temperature),
+          app_.add_option("--alpha", distillation_.alpha),
+          app_.add_option("--match", matches_)->allow_extra_args(false),
+          app_.add_option("--match-weight", distillation_.match_weight),
+          app_.add_option("--teacher-output", distillation_.teacher_output),
+          app_.add_option("--soft-output", distillation_.soft_output)}) {
+      of_teacher_.push_back(option);
+    }
     app_.add_option("--optimizer", optimizer_);
     app_.add_option("--momentum", step.momentum);
     app_.add_flag("--nesterov", step.nesterov);
@@ -258,6 +282,7 @@ class Parser {
     if (!batch_.empty()) {
       ASSIGN_OR_RETURN(options.batch, ParseCount("--batch", batch_));
     }
+    RETURN_IF_ERROR(FinishTeacher());
     for (const std::string& dim : dims_) {
       RETURN_IF_ERROR(AddNamedSize(dim, &args_.options.dims));
     }
@@ -279,6 +304,29 @@ class Parser {
       RETURN_IF_ERROR(CheckPage());
     }
     return CheckNumbers(options.step);
+  }
+
+  absl::Status FinishTeacher() {
+    for (const std::string& match : matches_) {
+      const size_t sign = match.find('=');
+      if (sign == 0 || sign == std::string::npos || sign + 1 == match.size()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--match: expected STUDENT=TEACHER, not \"",
+                         Printable(match), "\""));
+      }
+      distillation_.match.emplace_back(match.substr(0, sign),
+                                       match.substr(sign + 1));
+    }
+    if (!args_.options.teacher.empty()) {
+      args_.options.step.distillation = distillation_;
+      return absl::OkStatus();
+    }
+    for (const CLI::Option* option : of_teacher_) {
+      if (option->count() == 0) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(option->get_name(), " needs --teacher"));
+    }
+    return absl::OkStatus();
   }
 
   static absl::Status CheckNumbers(const grad::StepOptions& step) {
@@ -342,6 +390,9 @@ class Parser {
   std::string external_data_ = "auto";
   std::vector<std::string> dims_;
   std::vector<std::string> input_shapes_;
+  grad::Distillation distillation_;
+  std::vector<std::string> matches_;
+  std::vector<const CLI::Option*> of_teacher_;
 };
 
 // Of a long list the first are printed; the JSON has all.
@@ -377,6 +428,11 @@ void Print(const TrainResult& result, std::ostream& out) {
       << FormatCount(result.parameter_elements) << " elements, "
       << FormatBytes(result.parameter_bytes) << "\n"
       << "states      " << FormatBytes(result.state_bytes) << "\n"
+      << (result.teacher_nodes > 0
+              ? absl::StrCat("teacher     ", result.teacher_nodes,
+                             " nodes, weights ",
+                             FormatBytes(result.teacher_bytes), "\n")
+              : "")
       << "saved for backward  "
       << (result.saved_bytes < 0 ? "unknown: a size is not known; give --dim"
                                  : FormatBytes(result.saved_bytes))
@@ -415,6 +471,10 @@ std::string ToJson(const TrainResult& result) {
                         {"bytes", result.parameter_bytes}};
   json["state_bytes"] = result.state_bytes;
   json["micro_batches"] = result.micro_batches;
+  if (result.teacher_nodes > 0) {
+    json["teacher"] = {{"nodes", result.teacher_nodes},
+                       {"weight_bytes", result.teacher_bytes}};
+  }
   const auto known = [](int64_t bytes) {
     return bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(bytes);
   };

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace onnx_memopt::grad {
@@ -36,6 +37,31 @@ enum class Precision : uint8_t {
   kFloat32,   // as the model is
   kFloat16,   // with a loss scale that the step adapts
   kBfloat16,  // has the range of float32 and needs no scale
+};
+
+// Knowledge distillation: Hinton, Vinyals and Dean, 2015. The loss becomes
+//
+//   alpha * T^2 * KL(softmax(teacher / T) || softmax(student / T))
+//     + (1 - alpha) * loss + match_weight * sum of mean((student - teacher)^2)
+//
+// with the mean of KL over all positions. Where `loss` is kMeanSquaredError,
+// the first term is alpha * mean((student - teacher)^2). The teacher is part of
+// the graph already, computed from its inputs; it gets no gradients, and
+// BatchNormalization and Dropout in it run as in inference.
+struct Distillation {
+  // Of all names of the teacher's values (io/append_model.h).
+  std::string prefix = "teacher/";
+  // What the student's output is compared with, without the prefix.
+  std::string teacher_output;
+  // The student's output; empty: the one that the loss is of. Needed where
+  // `loss` is kOutput.
+  std::string soft_output;
+  std::optional<double> temperature;  // above 0; not given: 2
+  double alpha = 0.5;                 // from 0 to 1
+  // Feature matching: a tensor of the student, and one of the teacher without
+  // the prefix, of the same shape.
+  std::vector<std::pair<std::string, std::string>> match;
+  double match_weight = 1;
 };
 
 struct StepOptions {
@@ -74,6 +100,8 @@ struct StepOptions {
   // without overflow after which it doubles.
   double loss_scale = 65536;
   int64_t loss_scale_steps = 2000;
+
+  std::optional<Distillation> distillation;
 };
 
 }  // namespace onnx_memopt::grad

@@ -42,7 +42,7 @@ struct SummedValue {
 
 struct StepInfo {
   ir::ValueId loss = ir::kNoValue;
-  // Nodes with smaller ids are of the forward pass.
+  // Nodes with smaller ids are of the forward pass, but for the teacher's.
   size_t forward_nodes = 0;
   // Nodes of which the backward pass reads a result.
   size_t saving_nodes = 0;
@@ -77,6 +77,11 @@ struct StepInfo {
   ir::ValueId micro_batch = ir::kNoValue;
   // and nodes that run after the last micro-batch: the updates.
   std::vector<ir::NodeId> after;
+
+  // Of a distillation, in order: what is computed of the teacher alone. They
+  // come first in the schedule, and belong neither to the forward pass nor to
+  // the backward pass.
+  std::vector<ir::NodeId> teacher;
 };
 
 absl::StatusOr<StepInfo> BuildTrainingStep(const StepOptions& options,

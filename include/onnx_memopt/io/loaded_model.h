@@ -32,6 +32,8 @@
 
 namespace onnx_memopt::io {
 
+struct AppendOptions;
+
 // From this version of the IR on, a weight is an input only if callers may
 // replace it; before it, every one had to be listed.
 inline constexpr int64_t kInitializersApart = 4;
@@ -60,7 +62,10 @@ class LoadedModel {
   absl::Span<const Payload> payloads() const { return payloads_; }
   // The mapped file, if the model was read from one: payloads that lie in its
   // bytes can be copied by the kernel.
-  const MappedFile* file() const { return file_ ? &*file_ : nullptr; }
+  const MappedFile* file() const {
+    if (!parts_.empty()) return parts_.front()->file();
+    return file_ ? &*file_ : nullptr;
+  }
   // Keeps `bytes` as long as this object lives. Equal strings are kept once.
   absl::string_view Intern(std::string bytes) const;
 
@@ -71,6 +76,9 @@ class LoadedModel {
       onnx::ModelProto model, std::string directory);
   friend absl::StatusOr<std::shared_ptr<const LoadedModel>> FromBytes(
       std::string bytes, std::string directory);
+  friend absl::StatusOr<std::shared_ptr<const LoadedModel>> AppendModel(
+      std::shared_ptr<const LoadedModel> first,
+      std::shared_ptr<const LoadedModel> second, const AppendOptions& options);
 
   LoadedModel() = default;
   // Scans and parses `bytes`, which this object owns already.
@@ -86,7 +94,9 @@ class LoadedModel {
   std::optional<MappedFile> file_;
   std::optional<std::string> input_;  // of standard input, or from memory
   std::deque<std::string> moved_;     // payloads of a model from memory
-  std::vector<Payload> payloads_;     // views into the three above
+  // Of a model made of two (append_model.h): these own the files.
+  std::vector<std::shared_ptr<const LoadedModel>> parts_;
+  std::vector<Payload> payloads_;  // views into the three above
   onnx::ModelProto proto_;
 
   mutable absl::Mutex mutex_;
