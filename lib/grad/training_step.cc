@@ -8,6 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "grad/loss_scaling.h"
 #include "grad/losses.h"
+#include "grad/lower_attention.h"
+#include "grad/lower_control.h"
 #include "grad/lower_dropout.h"
 #include "grad/lower_precision.h"
 #include "grad/lower_recurrent.h"
@@ -17,6 +19,8 @@
 #include "onnx_memopt/grad/activity.h"
 #include "onnx_memopt/grad/differentiate.h"
 #include "onnx_memopt/rewrite/emitter.h"
+#include "onnx_memopt/rewrite/inline_calls.h"
+#include "onnx_memopt/rewrite/raise_opset.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -27,9 +31,6 @@ using ir::ElementType;
 using ir::NodeId;
 using ir::ValueId;
 using rewrite::Emitter;
-
-// ScatterElements that adds.
-constexpr int kMinOpset = 16;
 
 bool MatchesAny(const std::string& name,
                 const std::vector<std::string>& patterns) {
@@ -47,11 +48,8 @@ class StepBuilder {
         e_(&builder_, ir::kMainBlock) {}
 
   absl::StatusOr<StepInfo> Run() {
-    if (builder_.opset() < kMinOpset) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "training needs opset ", kMinOpset, " or newer; the model has ",
-          builder_.opset(), " (onnx.version_converter converts it)"));
-    }
+    LowerControl(builder_);
+    LowerAttention(builder_);
     LowerSequences(builder_);
     LowerRecurrent(builder_);
     ASSIGN_OR_RETURN(output_, FindOutput());
@@ -585,6 +583,10 @@ class StepBuilder {
 
 absl::StatusOr<StepInfo> BuildTrainingStep(const StepOptions& options,
                                            ir::Graph* graph) {
+  // Calls that have to stay are an error if a gradient reaches them.
+  rewrite::InlineCalls(graph);
+  // For ScatterElements that adds.
+  RETURN_IF_ERROR(rewrite::RaiseOpsetTo16(graph));
   return StepBuilder(options, graph).Run();
 }
 
