@@ -167,6 +167,13 @@ def kernels():
          [weight("w", 64, 32, 3, 3)])
     fact("MaxPool", [node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])],
          [("x", image)], [("y", [2, 64, 127, 127])])
+    fact("ScatterElements: positions", [
+        node("ScatterElements", ["x", "i", "x"], ["y"], reduction="add")],
+         [("x", FLAT), ("i", FLAT, TensorProto.INT64)], [("y", FLAT)])
+    fact("ScatterND: positions", [
+        node("ScatterND", ["x", "i", "u"], ["y"], reduction="add")],
+         [("x", FLAT), ("i", [ROWS * COLUMNS, 2], TensorProto.INT64),
+          ("u", [ROWS * COLUMNS])], [("y", FLAT)])
     fact("LRN", [node("LRN", ["x"], ["y"], size=5)], [("x", image)],
          [("y", image)], opset=13)
     fact("BatchNormalization",

@@ -4,8 +4,9 @@ measured.
 For each network: the step as it is, with the usual rules (sqrt, per-layer), and
 with the planner's checkpoints for five budgets between the least that it finds and
 what the step takes as it is. Session options as they come, a process for each
-measurement, the steady state (second and third step). Then, from predictions, the
-largest batch that fits into a budget.
+measurement, the steady state (second and third step). Then the largest batch that
+fits into the memory of the step as it is: with checkpoints as planned within it, and
+measured; without, as predicted.
 """
 
 import json
@@ -36,6 +37,8 @@ class Network:
         self.flags = list(flags)
         self.input_shape = input_shape  # replaces that of the first input
         self.batch = batch              # the named dimension, for the batches
+        self.size = next((int(flag.split("=")[1]) for flag in flags
+                          if batch and flag.startswith(f"{batch}=")), None)
         self.heavy = heavy
 
     def source(self, folder):
@@ -127,6 +130,61 @@ def rows_of(program, network, folder, options):
                      options.timeout * 5)
 
 
+def with_batch(network, batch):
+    flags = list(network.flags)
+    flags[flags.index(f"{network.batch}={network.size}")] = (
+        f"{network.batch}={batch}")
+    return flags
+
+
+def largest_batch(fits):
+    """The largest batch that fits, by doubling and halving; 0: none."""
+    high = 1
+    while fits(high):
+        high *= 2
+    low = high // 2
+    while high - low > max(1, low // 16):
+        middle = (low + high) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def batch_row(program, network, folder, options):
+    source = network.source(folder)
+    report, _ = train(program, source, folder, *network.flags)
+    budget = max(report["predicted"].values())
+
+    def fits_as_it_is(batch):
+        alone, _ = train(program, source, folder, *with_batch(network, batch))
+        return max(alone["predicted"].values()) <= budget
+
+    def fits(batch):
+        try:
+            train(program, source, folder, *with_batch(network, batch),
+                  "--budget", str(budget))
+        except ort_memory.Failed:
+            return False
+        return True
+
+    alone, planned = largest_batch(fits_as_it_is), largest_batch(fits)
+    report, step = train(program, source, folder,
+                         *with_batch(network, planned), "--budget", str(budget))
+    peaks = ort_memory.measure(step, {}, "all", THREADS, runs=2,
+                               timeout=options.timeout * 5)["peaks"]
+    return {"network": network.name, "budget": budget, "alone": alone,
+            "planned": planned, "measured": max(peaks),
+            "added": report["added_time"]}
+
+
+def batch_cells(row):
+    return [row["network"], f"{row['budget'] / MIB:.0f}", str(row["alone"]),
+            str(row["planned"]), f"{row['measured'] / MIB:.0f}",
+            f"{100 * row['added']:.1f} %"]
+
+
 def cells(row):
     budget = "" if row["budget"] is None else f"{row['budget'] / MIB:.0f}"
     off = row["measured"] / row["predicted"] - 1
@@ -150,7 +208,7 @@ def selected(options):
 def main(program, options):
     folder = options.out / "training"
     folder.mkdir(parents=True, exist_ok=True)
-    rows, failures = [], []
+    rows, batches, failures = [], [], []
     for network in selected(options):
         own = folder / network.name.replace(" ", "_")
         own.mkdir(exist_ok=True)
@@ -158,6 +216,10 @@ def main(program, options):
             for row in rows_of(program, network, own, options):
                 rows.append(row)
                 print("  ".join(cells(row)), file=sys.stderr, flush=True)
+            if network.batch and not options.quick:
+                batches.append(batch_row(program, network, own, options))
+                print("  ".join(batch_cells(batches[-1])), file=sys.stderr,
+                      flush=True)
         except (models.Absent, ort_memory.Failed, OSError,
                 subprocess.TimeoutExpired) as problem:
             failures.append(f"{network.name}: {problem}")
@@ -167,9 +229,12 @@ def main(program, options):
     about = machine.describe(program)
     heads = ["network", "checkpoints", "budget, MiB", "predicted", "measured",
              "off by", "added time, modelled", "s a step"]
+    batch_heads = ["network", "budget, MiB", "largest batch without checkpoints",
+                   "with", "measured, MiB", "added time, modelled"]
     text = tables.write(
         options.out, "training", about,
-        [tables.markdown(heads, [cells(r) for r in rows])],
-        {"rows": rows, "failures": failures})
+        [tables.markdown(heads, [cells(r) for r in rows]), "",
+         tables.markdown(batch_heads, [batch_cells(r) for r in batches])],
+        {"rows": rows, "batches": batches, "failures": failures})
     print(text)
     return 1 if failures else 0

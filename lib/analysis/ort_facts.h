@@ -39,6 +39,12 @@ inline constexpr int64_t kGemmThreadComplexity = 65536;
 // Columns of a matrix product are dealt out to threads in multiples of this.
 inline constexpr int64_t kGemmThreadAlign = 16;
 
+// Channels in a block of the runtime's own layout of images: 8, or 16 where the
+// machine has AVX-512. It has images in it whose channels are whole blocks.
+inline constexpr int64_t kChannelBlock = 8;
+// How far back it is looked for what made an image in that layout.
+inline constexpr int kMaxBlockedSteps = 64;
+
 // MultiHeadAttention: cache that blocks of keys and scores should fit in. Of
 // the machine: the second level's size.
 inline constexpr int64_t kFlashCacheBytes = 2 << 20;

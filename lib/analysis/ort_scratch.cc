@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "analysis/ort_facts.h"
 #include "analysis/runtime_block.h"
+#include "onnx_memopt/analysis/blocked_layout.h"
 #include "onnx_memopt/support/checked_math.h"
 
 namespace onnx_memopt::analysis {
@@ -253,6 +254,71 @@ void MultiHeadAttention(const RuntimeContext& context, const Node& node,
       Times(context.options.threads, FloatBytes(Times(rows, 2 + keys + head))));
 }
 
+// The positions as 64-bit numbers, in a list of the C library.
+void ScatterElements(const RuntimeContext& context, const Node& node,
+                     RuntimeStep* step) {
+  const auto indices = context.OperandShape(node, 1);
+  if (!indices) return;
+  step->malloc_bytes =
+      Times(Product(*indices, 0, indices->size()), sizeof(int64_t));
+}
+
+// Where it puts each slice.
+void ScatterNd(const RuntimeContext& context, const Node& node,
+               RuntimeStep* step) {
+  const auto indices = context.OperandShape(node, 1);
+  if (!indices || indices->empty()) return;
+  step->malloc_bytes =
+      Times(Product(*indices, 0, indices->size() - 1), sizeof(int64_t));
+}
+
+// Not a parameter of a training step, which is an input.
+bool IsFilter(const RuntimeContext& context, ir::ValueId value) {
+  return context.IsConstant(value) &&
+         context.graph.value(value).kind != ir::ValueKind::kInput;
+}
+
+// Whether the runtime has the value in its own layout of images, in blocks of
+// channels: a convolution with constant filters made it, or is before it.
+bool IsInBlocks(const RuntimeContext& context, ir::ValueId value) {
+  for (int steps = 0; steps < ort::kMaxBlockedSteps; ++steps) {
+    const ir::NodeId producer = context.graph.value(value).producer;
+    if (producer == ir::kNoNode) return false;
+    const Node& node = context.graph.node(producer);
+    if (node.op_type == "Conv" && node.domain.empty()) {
+      return node.operands.size() > 1 && IsFilter(context, node.operands[1]);
+    }
+    if (!KeepsBlockedLayout(node) || node.operands.empty() ||
+        node.operands[0] == ir::kNoValue) {
+      return false;
+    }
+    value = node.operands[0];
+  }
+  return true;
+}
+
+// At the default level the runtime pools images in its own layout, and copies
+// one that is not in it; not for a pooling that returns positions, too.
+void Pool(const RuntimeContext& context, const Node& node, RuntimeStep* step) {
+  if (!context.options.folding || node.operands.empty() ||
+      (node.results.size() > 1 && node.results[1] != ir::kNoValue)) {
+    return;
+  }
+  const ir::Type& type = context.graph.value(node.operands[0]).type;
+  if (!type.is_tensor() || type.element != ir::ElementType::kFloat ||
+      !type.shape || type.shape->size() != 4) {
+    return;
+  }
+  const std::optional<ir::Dim>& channels = (*type.shape)[1];
+  if (!channels || !channels->is_constant() ||
+      channels->constant() % ort::kChannelBlock != 0 ||
+      IsInBlocks(context, node.operands[0])) {
+    return;
+  }
+  step->scratch_bytes.push_back(OperandBytes(context, node, 0));
+  step->scratch_first = true;
+}
+
 using Rule = void (*)(const RuntimeContext& context, const Node& node,
                       RuntimeStep* step);
 
@@ -264,18 +330,24 @@ struct Row {
 
 constexpr Row kRows[] = {
     {"", "Attention", Attention},
+    {"", "AveragePool", Pool},
     {"", "Conv", Conv},
     {"", "ConvTranspose", ConvTranspose},
     {"", "Einsum", Einsum},
     {"", "GRU", Recurrent},
+    {"", "GlobalAveragePool", Pool},
+    {"", "GlobalMaxPool", Pool},
     {"", "HardSwish", LikeResult},
     {"", "LRN", Lrn},
     {"", "LSTM", Recurrent},
     {"", "LogSoftmax", Softmax},
     {"", "Max", Variadic},
+    {"", "MaxPool", Pool},
     {"", "Mean", Variadic},
     {"", "Min", Variadic},
     {"", "Mish", LikeResult},
+    {"", "ScatterElements", ScatterElements},
+    {"", "ScatterND", ScatterNd},
     {"", "Softmax", Softmax},
     {"", "Sum", Variadic},
     {"", "Where", TwoLikeResult},

@@ -257,13 +257,14 @@ class Run {
   absl::StatusOr<grad::CheckpointPlan> ChoosePlan(
       const grad::CheckpointSearch& search) const {
     if (!options_.budget_bytes) return search.curve.back().plan;
-    // With room for what predictions are off, or else without.
-    for (const int64_t budget : {grad::PlannedBudget(*options_.budget_bytes),
-                                 *options_.budget_bytes}) {
-      for (const grad::CheckpointPoint& point : search.curve) {
-        if (point.peak_bytes <= budget) return point.plan;
-      }
+    // With room for what predictions are off; where no plan leaves it, the one
+    // that leaves the most.
+    const int64_t with_room = grad::PlannedBudget(*options_.budget_bytes);
+    for (const grad::CheckpointPoint& point : search.curve) {
+      if (point.peak_bytes <= with_room) return point.plan;
     }
+    const grad::CheckpointPoint& least = search.curve.back();
+    if (least.peak_bytes <= *options_.budget_bytes) return least.plan;
     std::vector<std::string> held;
     held.reserve(search.floor.size());
     for (const auto& [name, bytes] : search.floor) {
@@ -272,9 +273,8 @@ class Run {
     }
     return absl::ResourceExhaustedError(
         absl::StrCat("no plan within ", FormatBytes(*options_.budget_bytes),
-                     " was found; the least is ",
-                     FormatBytes(search.curve.back().peak_bytes), ", held by ",
-                     absl::StrJoin(held, ", ")));
+                     " was found; the least is ", FormatBytes(least.peak_bytes),
+                     ", held by ", absl::StrJoin(held, ", ")));
   }
 
   absl::Status Predict() {
@@ -331,15 +331,33 @@ class Run {
     onnx::GraphProto* graph = state.mutable_graph();
     graph->set_name("initial_state");
     absl::flat_hash_map<std::string, const onnx::TensorProto*> source;
-    for (const auto& tensor : model_->proto().graph().initializer()) {
-      source[tensor.name()] = &tensor;
+    // Those of branches and bodies that were written out, too.
+    std::vector<const onnx::GraphProto*> graphs = {&model_->proto().graph()};
+    while (!graphs.empty()) {
+      const onnx::GraphProto* from = graphs.back();
+      graphs.pop_back();
+      for (const auto& tensor : from->initializer()) {
+        source.try_emplace(tensor.name(), &tensor);
+      }
+      for (const auto& node : from->node()) {
+        for (const auto& attribute : node.attribute()) {
+          if (attribute.has_g()) graphs.push_back(&attribute.g());
+        }
+      }
     }
     absl::flat_hash_map<std::string, ir::WeightId> weights;
     for (const auto* ids : {&info.parameters, &info.statistics}) {
       for (ir::ValueId id : *ids) {
         const ir::Value& value = graph_.value(id);
         weights[value.name] = info.initial.lookup(id);
-        *graph->add_initializer() = *source.at(value.name);
+        const auto tensor = source.find(value.name);
+        if (tensor == source.end()) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "\"", Printable(value.name),
+              "\" has another name in the model, in a branch that shares its "
+              "name with another one: freeze it, or rename it there"));
+        }
+        *graph->add_initializer() = *tensor->second;
       }
     }
     for (const grad::StateInfo& added : info.states) {

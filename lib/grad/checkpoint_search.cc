@@ -49,8 +49,8 @@ plan::RecomputeOptions PlannerOptions(int64_t max_moves) {
 }  // namespace
 
 int64_t PlannedBudget(int64_t budget) {
-  constexpr int64_t kMostConstant = 8 << 20;
-  return budget - budget / 16 - std::min(kMostConstant, budget / 8);
+  constexpr int64_t kMostConstant = 4 << 20;
+  return budget - budget / 16 - std::min(kMostConstant, budget / 16);
 }
 
 absl::Status CheckpointPlanner::AddPoint(

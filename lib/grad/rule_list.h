@@ -14,6 +14,9 @@ absl::Status AveragePool(RuleContext& c);
 absl::Status MaxPool(RuleContext& c);
 absl::Status GlobalAveragePool(RuleContext& c);
 absl::Status GlobalMaxPool(RuleContext& c);
+absl::Status LpPool(RuleContext& c);
+absl::Status GlobalLpPool(RuleContext& c);
+absl::Status Lrn(RuleContext& c);
 
 // rules_elementwise.cc
 absl::Status Neg(RuleContext& c);

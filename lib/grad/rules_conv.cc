@@ -1,4 +1,4 @@
-// Gradients of convolutions and pools.
+// Gradients of convolutions and pools, and of local response normalization.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -78,6 +78,56 @@ absl::StatusOr<ValueId> WindowCounts(RuleContext& c, const WindowRule& w,
   dims.insert(dims.end(), w.narrow->begin(), w.narrow->end());
   return c.e().builder().Reals(ir::kMainBlock, "memopt/counts", element, dims,
                                counts);
+}
+
+absl::StatusOr<WindowRule> PoolWindows(RuleContext& c) {
+  const Numbers* kernel = c.Ints("kernel_shape");
+  if (kernel == nullptr) return c.Error("it has no kernel_shape");
+  ASSIGN_OR_RETURN(WindowRule w,
+                   WindowRule::Of(c, *kernel, c.x_shape(), c.y_shape()));
+  if (!w.wide || !w.narrow) {
+    return c.Error(
+        "its gradient needs the spatial extents in numbers; give sizes with "
+        "--dim");
+  }
+  if (Product(w.kernel) > kMaxKernelElements ||
+      Product(*w.narrow) > kMaxCountElements) {
+    return c.Error("its windows are too large");
+  }
+  return w;
+}
+
+// Each result's share, to all of its window.
+absl::StatusOr<ValueId> ToWindows(RuleContext& c, const WindowRule& w,
+                                  ValueId share) {
+  Emitter& e = c.e();
+  // Channels are images of their own, so that one small kernel of ones does.
+  Numbers single = {-1, 1};
+  single.insert(single.end(), w.narrow->begin(), w.narrow->end());
+  share = e.Reshape(share, single);
+  Numbers dims = {1, 1};
+  dims.insert(dims.end(), w.kernel.begin(), w.kernel.end());
+  const std::vector<double> ones(static_cast<size_t>(Product(w.kernel)), 1.0);
+  const ValueId weight = e.builder().Reals(ir::kMainBlock, "memopt/ones",
+                                           c.x_type().element, dims, ones);
+  ASSIGN_OR_RETURN(const ValueId wide, FromWindows(c, w, share, weight, 1));
+  return e.Reshape(wide, e.ShapeOf(c.x_id()));
+}
+
+// sign(x) |x|^(p - 1), the slope of |x|^p over p.
+ValueId SlopeOfPower(Emitter& e, ValueId x, int64_t p) {
+  if (p == 2) return x;
+  const ValueId sign = e.Op("Sign", {x});
+  if (p == 1) return sign;
+  return e.Mul(sign, e.Op("Pow", {e.Op("Abs", {x}),
+                                  e.RealLike(static_cast<double>(p - 1), x)}));
+}
+
+// y^(1 - p); a norm of zero has no slope: zero is one of its subgradients.
+ValueId OneOverPower(Emitter& e, ValueId y, int64_t p) {
+  const ValueId power =
+      e.Op("Pow", {y, e.RealLike(static_cast<double>(1 - p), y)});
+  return e.Keep(e.Greater(y, 0), power);
 }
 
 }  // namespace
@@ -164,33 +214,28 @@ absl::Status ConvTranspose(RuleContext& c) {
 
 absl::Status AveragePool(RuleContext& c) {
   Emitter& e = c.e();
-  const Numbers* kernel = c.Ints("kernel_shape");
-  if (kernel == nullptr) return c.Error("it has no kernel_shape");
-  ASSIGN_OR_RETURN(const WindowRule w,
-                   WindowRule::Of(c, *kernel, c.x_shape(), c.y_shape()));
-  if (!w.wide || !w.narrow) {
-    return c.Error(
-        "its gradient needs the spatial extents in numbers; give sizes with "
-        "--dim");
-  }
-  if (Product(w.kernel) > kMaxKernelElements ||
-      Product(*w.narrow) > kMaxCountElements) {
-    return c.Error("its windows are too large");
-  }
+  ASSIGN_OR_RETURN(const WindowRule w, PoolWindows(c));
   ASSIGN_OR_RETURN(const ValueId counts,
                    WindowCounts(c, w, c.Int("count_include_pad", 0) != 0));
-  // Channels are images of their own, so that one small kernel of ones does.
-  ValueId share = e.Div(c.dy(), counts);
-  Numbers single = {-1, 1};
-  single.insert(single.end(), w.narrow->begin(), w.narrow->end());
-  share = e.Reshape(share, single);
-  Numbers dims = {1, 1};
-  dims.insert(dims.end(), w.kernel.begin(), w.kernel.end());
-  const std::vector<double> ones(static_cast<size_t>(Product(w.kernel)), 1.0);
-  const ValueId weight = e.builder().Reals(ir::kMainBlock, "memopt/ones",
-                                           c.x_type().element, dims, ones);
-  ASSIGN_OR_RETURN(const ValueId wide, FromWindows(c, w, share, weight, 1));
-  return c.Give(0, e.Reshape(wide, e.ShapeOf(c.x_id())));
+  ASSIGN_OR_RETURN(const ValueId dx, ToWindows(c, w, e.Div(c.dy(), counts)));
+  return c.Give(0, dx);
+}
+
+// y^p is the sum of |x|^p.
+absl::Status LpPool(RuleContext& c) {
+  Emitter& e = c.e();
+  ASSIGN_OR_RETURN(const WindowRule w, PoolWindows(c));
+  const int64_t p = c.Int("p", 2);
+  ASSIGN_OR_RETURN(const ValueId sum,
+                   ToWindows(c, w, e.Mul(c.dy(), OneOverPower(e, c.y(), p))));
+  return c.Give(0, e.Mul(SlopeOfPower(e, c.x(), p), sum));
+}
+
+absl::Status GlobalLpPool(RuleContext& c) {
+  Emitter& e = c.e();
+  const int64_t p = c.Int("p", 2);
+  const ValueId share = e.Mul(c.dy(), OneOverPower(e, c.y(), p));
+  return c.Give(0, e.Mul(SlopeOfPower(e, c.x(), p), share));
 }
 
 // The positions are asked of the forward pass: they take the place of the
@@ -245,6 +290,42 @@ absl::Status GlobalMaxPool(RuleContext& c) {
       e.Cast(e.Op("Equal", {c.x(), c.y()}), c.x_type().element);
   const ValueId share = e.Div(c.dy(), e.ReduceSum(hits, axes));
   return c.Give(0, e.Mul(share, hits));
+}
+
+// y = x / s^beta, s = bias + alpha / size * (squares in a window of channels):
+// dx = dy / s^beta - 2 alpha beta / size * x * (dy y / s over the windows that
+// x is in).
+absl::Status Lrn(RuleContext& c) {
+  Emitter& e = c.e();
+  ASSIGN_OR_RETURN(const size_t rank, c.Rank());
+  const std::optional<ir::Dim> channels =
+      rank > 2 ? (*c.x_shape())[1] : std::optional<ir::Dim>();
+  if (!channels || !channels->is_constant()) {
+    return c.Error("its gradient needs the number of channels");
+  }
+  const int64_t size = c.Int("size", 1);
+  if (size < 1 || size > kMaxKernelElements) {
+    return c.Error("its window is too large");
+  }
+  const double alpha = c.Float("alpha", 1e-4F);
+  const double beta = c.Float("beta", 0.75F);
+  const int64_t below = (size - 1) / 2;
+  const int64_t above = size - 1 - below;
+  // The mean over `before` channels, this one and `after` channels.
+  const auto window = [&](ValueId value, int64_t before, int64_t after) {
+    const ValueId image =
+        e.Reshape(value, Numbers{0, 1, channels->constant(), -1});
+    const ValueId mean = e.Op("AveragePool", {image},
+                              {Attr("kernel_shape", Numbers{size, 1}),
+                               Attr("pads", Numbers{before, 0, after, 0}),
+                               Attr("count_include_pad", int64_t{1})});
+    return e.ReshapeLike(mean, c.x_id());
+  };
+  const ValueId s = e.Add(e.Mul(window(e.Square(c.x()), below, above), alpha),
+                          c.Float("bias", 1));
+  const ValueId inner = window(e.Div(e.Mul(c.dy(), c.y()), s), above, below);
+  const ValueId direct = e.Mul(c.dy(), e.Op("Pow", {s, e.RealLike(-beta, s)}));
+  return c.Give(0, e.Sub(direct, e.Mul(e.Mul(c.x(), inner), 2 * alpha * beta)));
 }
 
 }  // namespace onnx_memopt::grad::rules

@@ -9,6 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "grad/loss_scaling.h"
 #include "grad/losses.h"
+#include "grad/lower_attention.h"
+#include "grad/lower_control.h"
 #include "grad/lower_dropout.h"
 #include "grad/lower_precision.h"
 #include "grad/lower_recurrent.h"
@@ -20,6 +22,8 @@
 #include "onnx_memopt/grad/activity.h"
 #include "onnx_memopt/grad/differentiate.h"
 #include "onnx_memopt/rewrite/emitter.h"
+#include "onnx_memopt/rewrite/inline_calls.h"
+#include "onnx_memopt/rewrite/raise_opset.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
 
@@ -30,9 +34,6 @@ using ir::ElementType;
 using ir::NodeId;
 using ir::ValueId;
 using rewrite::Emitter;
-
-// ScatterElements that adds.
-constexpr int kMinOpset = 16;
 
 bool MatchesAny(const std::string& name,
                 const std::vector<std::string>& patterns) {
@@ -50,16 +51,13 @@ class StepBuilder {
         e_(&builder_, ir::kMainBlock) {}
 
   absl::StatusOr<StepInfo> Run() {
-    if (builder_.opset() < kMinOpset) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "training needs opset ", kMinOpset, " or newer; the model has ",
-          builder_.opset(), " (onnx.version_converter converts it)"));
-    }
     RETURN_IF_ERROR(CheckDistillation(options_));
     if (options_.distillation) {
       ASSIGN_OR_RETURN(info_.teacher,
                        TakeTeacher(*options_.distillation, &graph_));
     }
+    LowerControl(builder_);
+    LowerAttention(builder_);
     LowerSequences(builder_);
     LowerRecurrent(builder_);
     ASSIGN_OR_RETURN(operands_.output, FindOutput());
@@ -592,6 +590,10 @@ class StepBuilder {
 
 absl::StatusOr<StepInfo> BuildTrainingStep(const StepOptions& options,
                                            ir::Graph* graph) {
+  // Calls that have to stay are an error if a gradient reaches them.
+  rewrite::InlineCalls(graph);
+  // For ScatterElements that adds.
+  RETURN_IF_ERROR(rewrite::RaiseOpsetTo16(graph));
   return StepBuilder(options, graph).Run();
 }
 

@@ -16,6 +16,9 @@ namespace {
 // made again, counts as read this many times the whole order later.
 constexpr int32_t kNever = 4;
 constexpr size_t kRunsPerCheck = 64;
+constexpr double kUnknown = -1;
+// A node may be listed several times: a bound on that.
+constexpr size_t kMaxWatchers = 1'024;
 
 }  // namespace
 
@@ -27,6 +30,8 @@ Evictor::Evictor(const RecomputeModel& model, absl::Span<const int32_t> order,
       order_uses_(model.n),
       step_of_(model.n),
       uses_(model.n),
+      live_at_(model.n),
+      watchers_(model.n),
       visited_(model.n, 0) {
   for (size_t i = 0; i < order.size(); ++i) {
     step_of_[order[i]] = static_cast<int32_t>(i);
@@ -34,11 +39,13 @@ Evictor::Evictor(const RecomputeModel& model, absl::Span<const int32_t> order,
       order_uses_[u].push_back(static_cast<int32_t>(i));
     }
   }
+  uses_ = order_uses_;
 }
 
 void Evictor::Reset(const EvictionRule& rule) {
   rule_ = &rule;
-  for (int32_t v = 0; v < model_.n; ++v) uses_[v] = order_uses_[v];
+  for (int32_t v : changed_) uses_[v] = order_uses_[v];
+  changed_.clear();
   moment_ = -1;
   if (rule.moment >= 0 && !rule.goes_first.empty()) {
     moment_ = step_of_[rule.moment];
@@ -53,7 +60,9 @@ void Evictor::Reset(const EvictionRule& rule) {
   }
   next_use_.assign(model_.n, 0);
   live_.clear();
-  live_at_.assign(model_.n, -1);
+  is_live_.assign(model_.n, 0);
+  cost_again_.assign(model_.n, kUnknown);
+  for (std::vector<int32_t>& watchers : watchers_) watchers.clear();
   locks_.assign(model_.n, 0);
   sequence_.clear();
   cost_ = 0;
@@ -81,19 +90,25 @@ bool Evictor::Run(const EvictionRule& rule, int64_t max_runs, double max_cost,
 void Evictor::AddUsesByRemakes() {
   remade_at_.assign(model_.n, -1);
   for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
-    std::vector<int32_t>& uses = uses_[*it];
+    const std::vector<int32_t>& uses = uses_[*it];
     for (int32_t w : model_.users[*it]) {
       if (remade_at_[w] < 0) continue;
-      const auto place =
-          std::lower_bound(uses.begin(), uses.end(), remade_at_[w]);
-      if (place == uses.end() || *place != remade_at_[w]) {
-        uses.insert(place, remade_at_[w]);
-      }
+      AddUse(*it, 0, remade_at_[w]);
     }
     if (!rule_->goes_first[*it]) continue;
     const auto after = std::upper_bound(uses.begin(), uses.end(), moment_);
     if (after != uses.end()) remade_at_[*it] = *after;
   }
+}
+
+// `from`: no use before that index is as late as the step.
+void Evictor::AddUse(int32_t v, size_t from, int32_t step) {
+  std::vector<int32_t>& uses = uses_[v];
+  const auto place = std::lower_bound(
+      uses.begin() + static_cast<ptrdiff_t>(from), uses.end(), step);
+  if (place != uses.end() && *place == step) return;
+  uses.insert(place, step);
+  changed_.push_back(v);
 }
 
 // The step of `order_` that reads the value next; far off if none.
@@ -113,12 +128,24 @@ void Evictor::DropIfDone(int32_t v, int32_t from) {
 }
 
 void Evictor::Drop(int32_t v) {
+  SetLive(v, false);
+  live_memory_ -= model_.memory[v];
+  if (model_.memory[v] == 0) return;
   const int32_t at = live_at_[v];
   live_[at] = live_.back();
   live_at_[live_[at]] = at;
   live_.pop_back();
-  live_at_[v] = -1;
-  live_memory_ -= model_.memory[v];
+}
+
+void Evictor::SetLive(int32_t v, bool live) {
+  is_live_[v] = live ? 1 : 0;
+  ForgetCosts(v);
+}
+
+// Those that depend on whether the node is live.
+void Evictor::ForgetCosts(int32_t v) {
+  for (int32_t w : watchers_[v]) cost_again_[w] = kUnknown;
+  watchers_[v].clear();
 }
 
 // Runs the node, after the inputs that are not live, and theirs. Inputs that
@@ -143,8 +170,11 @@ bool Evictor::Make(int32_t node) {
     MakeRoom(model_.memory[v]);
     sequence_.push_back(v);
     cost_ += static_cast<double>(model_.cost[v]);
-    live_at_[v] = static_cast<int32_t>(live_.size());
-    live_.push_back(v);
+    SetLive(v, true);
+    if (model_.memory[v] > 0) {
+      live_at_[v] = static_cast<int32_t>(live_.size());
+      live_.push_back(v);
+    }
     live_memory_ += model_.memory[v];
     if (static_cast<int64_t>(sequence_.size()) > max_runs_ ||
         cost_ > max_cost_) {
@@ -167,12 +197,16 @@ void Evictor::MakeRoom(int64_t memory) {
     double least = 0;
     bool worst_first = false;
     for (int32_t v : live_) {
-      if (locks_[v] > 0 || model_.memory[v] == 0) continue;
+      if (locks_[v] > 0) continue;
       const bool first = choosing && rule_->goes_first[v];
       if (worst_first && !first) continue;
-      const double worth = Worth(v);
-      if (first == worst_first && worst >= 0 &&
-          (worth > least || (worth == least && v > worst))) {
+      const bool compared = first == worst_first && worst >= 0;
+      // At least its own cost: often that is too much already.
+      if (compared && Worth(v, static_cast<double>(model_.cost[v])) > least) {
+        continue;
+      }
+      const double worth = Worth(v, CostAgain(v));
+      if (compared && (worth > least || (worth == least && v > worst))) {
         continue;
       }
       worst = v;
@@ -193,21 +227,25 @@ void Evictor::KeepSources(int32_t v) {
   const int32_t use = NextUse(v, now_);
   if (use >= model_.n) return;
   for (int32_t u : model_.inputs[v]) {
-    std::vector<int32_t>& uses = uses_[u];
-    const auto place =
-        std::lower_bound(uses.begin() + next_use_[u], uses.end(), use);
-    if (place == uses.end() || *place != use) uses.insert(place, use);
+    AddUse(u, static_cast<size_t>(next_use_[u]), use);
   }
 }
 
-double Evictor::Worth(int32_t v) {
+double Evictor::Worth(int32_t v, double cost) {
   const int32_t steps = NextUse(v, now_) - now_ + 1;
-  return (CostAgain(v) + 1e-9) /
+  return (cost + 1e-9) /
          (static_cast<double>(model_.memory[v]) * distance_[steps]);
 }
 
-// Of the node, and of those before it that are not live either.
+// Of the node, and of those before it that are not live either. Known until one
+// of the nodes that it depends on comes or goes.
 double Evictor::CostAgain(int32_t node) {
+  double& cost = cost_again_[node];
+  if (cost < 0) cost = WalkToLive(node);
+  return cost;
+}
+
+double Evictor::WalkToLive(int32_t node) {
   double cost = 0;
   ++visit_;
   stack_.assign(1, node);
@@ -219,9 +257,11 @@ double Evictor::CostAgain(int32_t node) {
     cost += static_cast<double>(model_.cost[v]);
     if (--left < 0) break;
     for (int32_t u : model_.inputs[v]) {
-      if (IsLive(u) || visited_[u] == visit_) continue;
+      if (visited_[u] == visit_) continue;
       visited_[u] = visit_;
-      stack_.push_back(u);
+      if (watchers_[u].size() == kMaxWatchers) ForgetCosts(u);
+      watchers_[u].push_back(node);
+      if (!IsLive(u)) stack_.push_back(u);
     }
   }
   return cost;

@@ -61,15 +61,19 @@ class Evictor {
 
   void Reset(const EvictionRule& rule);
   void AddUsesByRemakes();
-  bool IsLive(int32_t v) const { return live_at_[v] >= 0; }
+  bool IsLive(int32_t v) const { return is_live_[v] != 0; }
+  void SetLive(int32_t v, bool live);
+  void ForgetCosts(int32_t v);
+  void AddUse(int32_t v, size_t from, int32_t step);
   int32_t NextUse(int32_t v, int32_t from);
   void DropIfDone(int32_t v, int32_t from);
   void Drop(int32_t v);
   void KeepSources(int32_t v);
   bool Make(int32_t node);
   void MakeRoom(int64_t memory);
-  double Worth(int32_t v);
+  double Worth(int32_t v, double cost);
   double CostAgain(int32_t node);
+  double WalkToLive(int32_t node);
 
   const RecomputeModel& model_;
   absl::Span<const int32_t> order_;
@@ -82,12 +86,18 @@ class Evictor {
   double max_cost_ = 0;
   const std::function<bool()>* stop_ = nullptr;
   std::vector<std::vector<int32_t>> uses_;  // and by remakes
-  std::vector<int32_t> remade_at_;          // by node: a step, or -1
-  std::vector<int32_t> next_use_;           // by node: index in uses_
+  std::vector<int32_t> changed_;    // nodes whose uses_ are not order_uses_
+  std::vector<int32_t> remade_at_;  // by node: a step, or -1
+  std::vector<int32_t> next_use_;   // by node: index in uses_
   double power_ = -1;
   std::vector<double> distance_;  // by steps: to the power
-  std::vector<int32_t> live_;
-  std::vector<int32_t> live_at_;  // by node: index in live_, or -1
+  std::vector<char> is_live_;     // by node
+  std::vector<int32_t> live_;     // what is live and takes memory
+  std::vector<int32_t> live_at_;  // by node: index in live_
+  // By node: CostAgain, or less than 0 if it is not known; and the nodes whose
+  // known cost depends on whether this one is live.
+  std::vector<double> cost_again_;
+  std::vector<std::vector<int32_t>> watchers_;
   std::vector<int32_t> locks_;
   std::vector<int64_t> visited_;
   std::vector<int32_t> stack_;

@@ -37,31 +37,6 @@ bool IsConvolution(const Node& node) {
          node.op_type == "FusedConv";
 }
 
-bool KeepsBlockedLayout(const Node& node) {
-  static constexpr absl::string_view kOps[] = {"Add",
-                                               "AveragePool",
-                                               "BatchNormalization",
-                                               "Clip",
-                                               "Concat",
-                                               "Conv",
-                                               "FusedConv",
-                                               "GlobalAveragePool",
-                                               "GlobalMaxPool",
-                                               "HardSigmoid",
-                                               "HardSwish",
-                                               "LeakyRelu",
-                                               "MaxPool",
-                                               "Mul",
-                                               "Relu",
-                                               "Resize",
-                                               "Sigmoid",
-                                               "Sum",
-                                               "Tanh",
-                                               "Upsample"};
-  return std::find(std::begin(kOps), std::end(kOps), node.op_type) !=
-         std::end(kOps);
-}
-
 void MoveIntoSubgraph(Graph& graph, absl::Span<const NodeId> nodes,
                       BlockId body) {
   if (nodes.empty()) return;

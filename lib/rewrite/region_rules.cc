@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "llvm/ADT/DenseSet.h"
+#include "onnx_memopt/analysis/blocked_layout.h"
 #include "onnx_memopt/ir/flow_rules.h"
 #include "onnx_memopt/rewrite/outline.h"
 
@@ -65,7 +66,7 @@ bool CutsConvolutions(const BlockFlow& flow, const SplitPlan& plan,
   };
   const auto keeps_layout = [&](int position) {
     const Node& node = graph.node(flow.node(position));
-    return KeepsBlockedLayout(node) && !Broadcasts(flow, node);
+    return analysis::KeepsBlockedLayout(node) && !Broadcasts(flow, node);
   };
   // What is read in the plain layout, too, has a tensor of its own anyway.
   const auto is_plain = [&](int position) {

@@ -231,10 +231,15 @@ class Trainer:
             model = onnx.load(source.path)
         else:
             model = onnx.ModelProto.FromString(source.data)
-        for tensor in model.graph.initializer:
-            value = self._state.get(tensor.name)
-            if value is not None:
-                tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
+        graphs = [model.graph]
+        while graphs:  # branches and bodies that the step has written out, too
+            graph = graphs.pop()
+            for tensor in graph.initializer:
+                value = self._state.get(tensor.name)
+                if value is not None:
+                    tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
+            graphs += [a.g for n in graph.node for a in n.attribute
+                       if a.HasField("g")]
         return model
 
     def write_model(self, path: PathLike) -> None:

@@ -75,7 +75,7 @@ struct CheckpointResult {
 };
 
 // What a predicted peak should be at most for a measured one to be within the
-// budget: predictions of steps were up to 6 %, or 8 MiB, low
+// budget: predictions of steps were up to 7 %, or 4 MiB, low
 // (docs/training.md).
 int64_t PlannedBudget(int64_t budget);
 

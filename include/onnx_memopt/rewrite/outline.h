@@ -20,10 +20,6 @@ inline constexpr int64_t kSmallWeightBytes = 64 << 10;
 // the very graph that uses it.
 bool IsConvolution(const ir::Node& node);
 
-// A node that the runtime fuses with a convolution before it, or runs on the
-// blocked layout that a convolution leaves.
-bool KeepsBlockedLayout(const ir::Node& node);
-
 // Moves `nodes`, which lie in one block, to the end of the schedule of `body`,
 // in the order given. What they define moves with them; the caller sees to it
 // that what is still read outside becomes a result of the body's node.

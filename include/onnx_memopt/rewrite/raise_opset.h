@@ -7,6 +7,7 @@
 
 #include <optional>
 
+#include "absl/status/status.h"
 #include "onnx_memopt/ir/graph.h"
 
 namespace onnx_memopt::rewrite {
@@ -18,6 +19,11 @@ inline constexpr int kBuildOpset = 11;
 // the same there. Nullopt where one does not, or the model is older, or is of
 // that opset or a newer one already.
 std::optional<ir::Graph> RaiseOpset(const ir::Graph& graph);
+
+// Makes a model of opset 9 to 15 one of opset 16, in place: what was an
+// attribute and is an operand since becomes one. kInvalidArgument where a node
+// means something that opset 16 has no node for; the graph may be changed then.
+absl::Status RaiseOpsetTo16(ir::Graph* graph);
 
 }  // namespace onnx_memopt::rewrite
 

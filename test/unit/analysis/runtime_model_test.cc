@@ -226,6 +226,51 @@ TEST(RuntimeMemoryTest, ConvolutionsUnfoldInPieces) {
   EXPECT_EQ(two.scratch_at_peak_bytes, 128 * kKib);
 }
 
+// At the default level an image of 2 MiB is copied into blocks of channels
+// before it is pooled, unless a convolution with constant filters has made it.
+TEST(RuntimeMemoryTest, PoolingCopiesAnImageThatIsNotInBlocks) {
+  const RuntimeOptions at_default = {.folding = true};
+  for (const char* text :
+       {"g (float[1, 8, 256, 256] x) => (float[1, 8, 1, 1] y) "
+        "{ y = GlobalAveragePool(x) }",
+        "g (float[1, 8, 256, 256] x, float[8, 8, 1, 1] w) "
+        "=> (float[1, 8, 1, 1] y) "
+        "{ c = Conv(x, w) a = Relu(c) y = GlobalAveragePool(a) }"}) {
+    Runtime runtime(text);
+    EXPECT_EQ(runtime.Predict(at_default).scratch_at_peak_bytes, 2 * kMib);
+    EXPECT_EQ(runtime.Predict({}).scratch_at_peak_bytes, 0);
+  }
+  Runtime constant(R"(
+    g (float[1, 8, 256, 256] x) => (float[1, 8, 1, 1] y)
+    <float[1, 1, 1, 1] one = {1.0}, int64[4] shape = {8, 8, 1, 1}> {
+      w = Expand(one, shape)
+      c = Conv(x, w)
+      a = Relu(c)
+      y = GlobalAveragePool(a)
+    })");
+  EXPECT_EQ(constant.Predict(at_default).scratch_at_peak_bytes, 0);
+  // A pooling that returns positions stays as it is.
+  Runtime positions(R"(
+    g (float[1, 8, 256, 256] x)
+      => (float[1, 8, 128, 128] y, int64[1, 8, 128, 128] at) {
+      y, at = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(x)
+    })");
+  EXPECT_EQ(positions.Predict(at_default).scratch_at_peak_bytes, 0);
+}
+
+// 8 bytes for each index, or each list of them.
+TEST(RuntimeMemoryTest, ScatteringKeepsPositions) {
+  Runtime elements(R"(
+    g (float[1024, 256] x, int64[1024, 256] at) => (float[1024, 256] y) {
+      y = ScatterElements(x, at, x)
+    })");
+  EXPECT_EQ(elements.Predict({}).scratch_at_peak_bytes, 2 * kMib);
+  Runtime lists(R"(
+    g (float[1024, 256] x, int64[262144, 2] at, float[262144] v)
+      => (float[1024, 256] y) { y = ScatterND(x, at, v) })");
+  EXPECT_EQ(lists.Predict({}).scratch_at_peak_bytes, 2 * kMib);
+}
+
 TEST(RuntimeMemoryTest, FoldedConstantsAreNotPartOfARun) {
   // The table is 4 MiB, the sum another 4 MiB, the result 4 KiB.
   Runtime runtime(R"(
