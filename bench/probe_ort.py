@@ -207,6 +207,14 @@ def kernels():
     fact("LSTM", [node("LSTM", ["x", "w", "r"], ["y"], hidden_size=256)],
          [("x", [512, 8, 256])], [("y", [512, 1, 8, 256])],
          [weight("w", 1, 1024, 256), weight("r", 1, 1024, 256)])
+    # 128 MiB are asked for in either case, and hardly any written to.
+    fact("LSTM that is told its lengths",
+         [node("LSTM", ["x", "w", "r", "", "lengths"], ["", "y"],
+               hidden_size=64)],
+         [("x", [131072, 1, 1])], [("y", [1, 1, 64])],
+         [weight("w", 1, 256, 1), weight("r", 1, 256, 64),
+          numpy_helper.from_array(np.array([1], np.int32), "lengths")],
+         options=("bare", "default"))
     tokens = [2, 512, 512]
     qkv = [("q", tokens), ("k", tokens), ("v", tokens)]
     fact("Attention", [node("Attention", ["q", "k", "v"], ["y"],

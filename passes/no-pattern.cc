@@ -153,9 +153,12 @@ class NoPattern final : public pass::Pass {
         const ir::Node& node = graph.node(id);
         if (node.info->recompute != ir::RecomputeCost::kExpensive) continue;
         for (ValueId operand : node.operands) {
-          if (operand != ir::kNoValue &&
-              graph.value(operand).kind == ir::ValueKind::kInitializer &&
-              graph.value(operand).block != body) {
+          if (operand == ir::kNoValue) continue;
+          const ir::Value& value = graph.value(operand);
+          // A bias is read as it is.
+          if (value.kind == ir::ValueKind::kInitializer &&
+              value.block != body && value.type.shape.has_value() &&
+              value.type.shape->size() > 1) {
             return true;
           }
         }

@@ -14,7 +14,7 @@ absl::Span<const pass::PassInfo> RegisteredPasses();
 
 // What `onnx-memopt MODEL` runs.
 inline constexpr char kDefaultPipeline[] =
-    "drop-dead,share-initializers,reorder,split,no-pattern";
+    "drop-dead,share-initializers,reorder,split,no-pattern,reserve";
 
 }  // namespace onnx_memopt::passes
 

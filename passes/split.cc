@@ -24,6 +24,7 @@
 // Options: max-regions (default 256), force (default 0).
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -95,7 +96,6 @@ class Split final : public pass::Pass {
       return false;
     }
     rewrite::SplitSearchOptions options;
-    options.max_slowdown = context.goals().max_slowdown;
     options.max_seconds = context.max_seconds();
     if (budget) {
       // Tensors take less than the process does.
@@ -113,8 +113,12 @@ class Split final : public pass::Pass {
     again.again_bytes = peak / kAgainPartOfPeak;
     std::optional<Found> best;
     for (const Form& form :
-         {Form{}, Form{.norms = large}, Form{.norms = again, .few_parts = true},
-          Form{.norms = again}}) {
+         {Form{}, Form{.one_for_all = true}, Form{.norms = large},
+          Form{.norms = again, .few_parts = true}, Form{.norms = again}}) {
+      if (form.one_for_all && best.has_value() &&
+          best->peak_bytes <= before / kEnough) {
+        continue;
+      }
       Graph start = graph.Clone();
       rewrite::TwoPhases phases;
       if (form.norms.has_value()) {
@@ -123,10 +127,19 @@ class Split final : public pass::Pass {
         if (form.norms->again_bytes && phases.made_again() == 0) break;
       }
       options.few_parts = form.few_parts;
+      options.max_slowdown = form.one_for_all
+                                 ? std::numeric_limits<double>::infinity()
+                                 : context.goals().max_slowdown;
       ASSIGN_OR_RETURN(
           std::optional<Found> found,
           Search(std::move(start), phases, options, before, context));
       if (!found.has_value()) continue;
+      // What the runtime fuses may take less than is known here, and halos are
+      // paid for in any case.
+      if (form.one_for_all && static_cast<double>(found->peak_bytes) >
+                                  kWorthAllTime * static_cast<double>(before)) {
+        continue;
+      }
       if (!best.has_value() ||
           rewrite::Pays(best->peak_bytes, found->peak_bytes)) {
         best = std::move(found);
@@ -153,6 +166,9 @@ class Split final : public pass::Pass {
   // what the statistics are of may be made twice, so that it is never there as
   // a whole.
   struct Form {
+    // A region may take all the time that there is: in a chain of convolutions
+    // the first few hold the peak, and little else needs to be split.
+    bool one_for_all = false;
     std::optional<rewrite::TwoPhaseOptions> norms;
     bool few_parts = false;
   };
@@ -225,6 +241,10 @@ class Split final : public pass::Pass {
   // What later runs take more than the first, beside tensors.
   static constexpr int64_t kSteadyBytes = 512 << 10;
   static constexpr size_t kShownRegions = 8;
+  // Where the peak is so many times lower, time was dealt out well.
+  static constexpr int64_t kEnough = 2;
+  // Of the peak, to give a region all the time that there is.
+  static constexpr double kWorthAllTime = 0.75;
   // Norms of less than this part of the peak stay as they are.
   static constexpr int64_t kPartOfPeak = 32;
   // Buffers between norms are as large as the peak, and the runtime holds some

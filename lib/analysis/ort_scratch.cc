@@ -6,12 +6,16 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "analysis/ort_facts.h"
 #include "analysis/runtime_block.h"
 #include "onnx_memopt/analysis/blocked_layout.h"
+#include "onnx_memopt/analysis/kernel_scratch.h"
+#include "onnx_memopt/ir/flops.h"
 #include "onnx_memopt/support/checked_math.h"
+#include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::analysis {
 namespace {
@@ -171,14 +175,21 @@ void Lrn(const RuntimeContext& context, const Node& node, RuntimeStep* step) {
       FloatBytes(Times(SaturatingAdd((*x)[1], size - 1), area)));
 }
 
-// The products of all inputs with the weights of the gates.
+// The products of all inputs with the weights of the gates. LSTM writes those
+// of the steps that it runs.
 void Recurrent(const RuntimeContext& context, const Node& node,
                RuntimeStep* step) {
   const auto x = context.OperandShape(node, 0);
   const auto w = context.OperandShape(node, 1);
   if (!x || !w || x->size() != 3 || w->size() != 3) return;
-  step->scratch_bytes.push_back(
-      FloatBytes(Times(Times((*x)[0], (*x)[1]), Times((*w)[0], (*w)[1]))));
+  const int64_t one_step = FloatBytes(Times((*x)[1], Times((*w)[0], (*w)[1])));
+  int64_t steps = (*x)[0];
+  if (node.op_type == "LSTM" && IntAttribute(node, "layout", 0) == 0) {
+    steps = std::min(
+        steps, ir::flops::LongestSequence(context.graph, node).value_or(steps));
+  }
+  step->scratch_bytes.push_back(Times(steps, one_step));
+  step->untouched_bytes = Times((*x)[0] - steps, one_step);
 }
 
 // Operands and result are brought to the form of a batched product and back.
@@ -368,6 +379,29 @@ void AddScratch(const RuntimeContext& context, RuntimeStep* step) {
         return r.op == node.op_type && r.domain == node.domain;
       });
   if (row != std::end(kRows)) row->rule(context, node, step);
+}
+
+absl::StatusOr<std::vector<int64_t>> KernelScratch(
+    const ir::Graph& graph, AnalysisManager& analyses, ir::BlockId block,
+    const RuntimeOptions& options) {
+  ASSIGN_OR_RETURN(const Sizes* sizes, analyses.Get<Sizes>());
+  const RuntimeContext context{.graph = graph,
+                               .analyses = analyses,
+                               .sizes = *sizes,
+                               .bindings = AssumedBindings(graph),
+                               .options = options};
+  std::vector<int64_t> all;
+  for (const ir::NodeId id : graph.block(block).nodes) {
+    RuntimeStep step;
+    step.node = id;
+    AddScratch(context, &step);
+    int64_t total = step.malloc_bytes;
+    for (const int64_t bytes : step.scratch_bytes) {
+      total = SaturatingAdd(total, bytes);
+    }
+    all.push_back(total);
+  }
+  return all;
 }
 
 }  // namespace onnx_memopt::analysis

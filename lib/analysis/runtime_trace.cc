@@ -100,6 +100,16 @@ class Tracer {
     return id;
   }
 
+  int32_t AddPartlyTouched(int64_t touched_bytes, int64_t untouched_bytes) {
+    const int32_t id = Add(Kind::kAllocateBlock,
+                           SaturatingAdd(touched_bytes, untouched_bytes));
+    events_.push_back({.kind = Kind::kTouch,
+                       .id = id,
+                       .size_bytes = touched_bytes,
+                       .position = position_});
+    return id;
+  }
+
   void FreeValue(Frame* frame, int32_t value) {
     Free(frame->allocation[At(value)]);
     frame->allocation[At(value)] = kNone;
@@ -151,8 +161,13 @@ class Tracer {
     }
     if (!step.scratch_first) AllocateOutputs(frame, step);
     std::vector<int32_t> scratch;
-    for (int64_t bytes : step.scratch_bytes) {
-      if (bytes > 0) scratch.push_back(Add(Kind::kAllocate, bytes));
+    for (size_t i = 0; i < step.scratch_bytes.size(); ++i) {
+      const int64_t bytes = step.scratch_bytes[i];
+      if (step.untouched_bytes > 0 && i + 1 == step.scratch_bytes.size()) {
+        scratch.push_back(AddPartlyTouched(bytes, step.untouched_bytes));
+      } else if (bytes > 0) {
+        scratch.push_back(Add(Kind::kAllocate, bytes));
+      }
     }
     if (step.malloc_bytes > 0) {
       scratch.push_back(Add(Kind::kAllocateMalloc, step.malloc_bytes));

@@ -264,6 +264,7 @@ class Exporter {
       if (node.source_index == ir::kNoIndex) {
         RETURN_IF_ERROR(MakeNode(node, out));
         Annotate(id, out);
+        if (node.block == ir::kMainBlock) StateShape(node, proto);
         continue;
       }
       const auto left = left_.find(node.source_block);
@@ -280,6 +281,19 @@ class Exporter {
       Annotate(id, out);
     }
     return absl::OkStatus();
+  }
+
+  // What a new Reshape makes of a shape that is computed: whoever reads the file
+  // cannot infer it, nor what depends on it.
+  void StateShape(const Node& node, onnx::GraphProto* proto) {
+    if (node.op_type != "Reshape" || node.operands.size() < 2 ||
+        node.operands[1] == kNoValue || node.results[0] == kNoValue) {
+      return;
+    }
+    const ir::Value& shape = graph_.value(node.operands[1]);
+    if (shape.weight == ir::kNoWeight && shape.contents == nullptr) {
+      MakeValueInfo(graph_.value(node.results[0]), proto->add_value_info());
+    }
   }
 
   // An entry of the same key has the new value, others stay as they are.

@@ -1,4 +1,5 @@
 // Flops of recurrent layers, attention and Einsum.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -30,7 +31,10 @@ MaybeDim Recurrent(const Graph& graph, const Node& node,
            Product({Dim(2), ProductFrom(r, 0)}),
            Product({Dim(per_hidden_unit), DimAt(w, 0), hidden})});
   // Steps and batch, in either layout.
-  return Product({DimAt(x, 0), DimAt(x, 1), one_step});
+  MaybeDim steps = DimAt(x, 0);
+  const std::optional<int64_t> longest = LongestSequence(graph, node);
+  if (longest && IntAttribute(node, "layout", 0) == 0) steps = Dim(*longest);
+  return Product({steps, DimAt(x, 1), one_step});
 }
 
 // Scores of `rows` query rows against `keys` keys, their softmax, and the sum
@@ -78,6 +82,9 @@ MaybeDim Projected(const Graph& graph, const Node& node, size_t past) {
               AttentionCore(Product({tokens, key_width}),
                             ProductFrom(output, 0), rows, keys)});
 }
+
+// Operand of LSTM, GRU and RNN: how many steps each sequence has.
+constexpr size_t kLengths = 4;
 
 constexpr int kNumLabels = 52;
 
@@ -169,6 +176,18 @@ bool SumsOver(absl::string_view equation) {
 }
 
 }  // namespace
+
+std::optional<int64_t> LongestSequence(const Graph& graph, const Node& node) {
+  if (!HasOperand(node, kLengths)) return std::nullopt;
+  const auto& contents = graph.value(node.operands[kLengths]).contents;
+  if (contents == nullptr || contents->elements.empty()) return std::nullopt;
+  int64_t longest = 0;
+  for (const Element& length : contents->elements) {
+    if (!length.integer || !length.integer->is_constant()) return std::nullopt;
+    longest = std::max(longest, length.integer->constant());
+  }
+  return longest;
+}
 
 // Three sigmoids, two tanh, f*c + i*g, o*tanh(c). Both matrix products of a
 // gate go into one sum, which starts with the bias.

@@ -205,6 +205,7 @@ ir::NodeId Builder::Node(BlockId block, absl::string_view op_type,
   node.attributes = std::move(attributes);
   const ir::NodeId id = graph_->AddNode(std::move(node));
   for (ValueId result : results) {
+    if (result == ir::kNoValue) continue;  // left out
     graph_->mutable_value(result).producer = id;
     graph_->mutable_value(result).block = block;
   }

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
+#include "onnx_memopt/analysis/load_growth.h"
 #include "onnx_memopt/analysis/memory_profile.h"
 #include "onnx_memopt/analysis/sizes.h"
 #include "onnx_memopt/analysis/time_model.h"
@@ -17,6 +17,7 @@
 #include "onnx_memopt/rewrite/region_windows.h"
 #include "onnx_memopt/rewrite/working_memory.h"
 #include "onnx_memopt/support/status_macros.h"
+#include "rewrite/region_cuts.h"
 #include "rewrite/region_rules.h"
 #include "rewrite/region_time.h"
 
@@ -39,8 +40,6 @@ constexpr size_t kMaxPartCounts = 8;
 constexpr int64_t kMaxLarger = 256;
 // Where so many divide the extent, others are left out.
 constexpr int kEnoughPartCounts = 3;
-// Ends of a region that are tried on each side of its seed.
-constexpr size_t kMaxCuts = 6;
 constexpr size_t kMaxSeeds = 12;
 // Nodes on each side of a seed among which a region with windows is cut: its
 // halo grows with each convolution.
@@ -76,11 +75,12 @@ std::string SeedKey(const Graph& graph, NodeId id) {
 class SplitSearch::Place {
  public:
   Place(const SplitSearchOptions& options, const Graph& graph, BlockId block,
-        const analysis::Sizes& sizes, const WorkingMemory& memory,
-        const analysis::TimeModel& time)
+        const analysis::Sizes& sizes, const analysis::LoadGrowth& growth,
+        const WorkingMemory& memory, const analysis::TimeModel& time)
       : options_(options),
         graph_(graph),
         sizes_(sizes),
+        growth_(growth),
         time_(time),
         region_time_(graph, sizes, time,
                      {.max_slowdown = options.max_slowdown,
@@ -108,7 +108,7 @@ class SplitSearch::Place {
       }
       found_.reset();
     }
-    FindCrossing();
+    cuts_.emplace(flow_, [&](ValueId value) { return Bytes(value); });
     for (int seed : seeds) {
       for (const SplitWay& way : flow_.ways(seed)) {
         RETURN_IF_ERROR(TryWay(seed, way));
@@ -124,7 +124,10 @@ class SplitSearch::Place {
   }
 
  private:
-  int64_t Bytes(ValueId value) const { return sizes_.bytes(value).value_or(0); }
+  // In a run: what is computed from weights alone is there before.
+  int64_t Bytes(ValueId value) const {
+    return growth_.is_folded(value) ? 0 : sizes_.bytes(value).value_or(0);
+  }
 
   static double ShareLeft(const SplitFound& found) {
     return static_cast<double>(found.after_bytes) /
@@ -287,63 +290,6 @@ class SplitSearch::Place {
            std::pow(static_cast<double>(found.plan.nodes.size()), kWidth);
   }
 
-  // Positions where few bytes cross from what is before to what is after, on
-  // both sides of the seed, among the nodes of the region.
-  std::vector<int> Cuts(const std::vector<int>& region, int seed,
-                        bool left) const {
-    std::vector<std::pair<int64_t, int>> cost;
-    for (size_t i = 0; i + 1 < region.size(); ++i) {
-      if (left ? region[i + 1] > seed : region[i] < seed) continue;
-      const int cut = left ? region[i + 1] : region[i] + 1;
-      cost.emplace_back(Crossing(region[i], region[i + 1]), cut);
-    }
-    std::sort(cost.begin(), cost.end(), [&](const auto& a, const auto& b) {
-      if (a.first != b.first) return a.first < b.first;
-      return left ? a.second > b.second : a.second < b.second;
-    });
-    std::vector<int> cuts = {left ? region.front() : region.back() + 1};
-    for (const auto& [bytes, cut] : cost) {
-      if (cuts.size() >= kMaxCuts) break;
-      cuts.push_back(cut);
-    }
-    return cuts;
-  }
-
-  // Bytes made up to `before` and read from `after` on.
-  int64_t Crossing(int before, int after) const {
-    int64_t bytes = crossing_[static_cast<size_t>(after)];
-    for (int p = before + 1; p < after; ++p) {
-      ForEachRead(p, [&](ValueId result, int last) {
-        if (last >= after) bytes -= Bytes(result);
-      });
-    }
-    return bytes;
-  }
-
-  // Results of the node at `position` that this block reads, each with the
-  // position of its last reader.
-  template <typename Visit>
-  void ForEachRead(int position, Visit visit) const {
-    for (ValueId result : graph_.node(flow_.node(position)).results) {
-      if (result == kNoValue) continue;
-      const auto& users = flow_.users(result);
-      if (!users.empty()) visit(result, users.back());
-    }
-  }
-
-  void FindCrossing() {
-    const auto size = static_cast<size_t>(flow_.size());
-    std::vector<int64_t> change(size + 1, 0);
-    for (int p = 0; p < flow_.size(); ++p) {
-      ForEachRead(p, [&](ValueId result, int last) {
-        change[static_cast<size_t>(p) + 1] += Bytes(result);
-        change[static_cast<size_t>(last) + 1] -= Bytes(result);
-      });
-    }
-    crossing_.resize(size + 1, 0);
-    std::partial_sum(change.begin(), change.end(), crossing_.begin());
-  }
-
   absl::Status TryWay(int seed, const SplitWay& way) {
     const std::optional<SplitPlan> whole =
         GrowRegion(flow_, seed, way, 0, flow_.size());
@@ -358,13 +304,22 @@ class SplitSearch::Place {
     const auto near = static_cast<std::ptrdiff_t>(kNear);
     const std::vector<int> around(at - std::min(near, at - region.begin()),
                                   at + std::min(near, region.end() - at));
-    return TryCuts(around, seed, way);
+    RETURN_IF_ERROR(TryCuts(around, seed, way));
+    return TryPairs(cuts_->Nearest(region, seed, /*left=*/true),
+                    cuts_->Nearest(region, seed, /*left=*/false), seed, way);
   }
 
   absl::Status TryCuts(const std::vector<int>& region, int seed,
                        const SplitWay& way) {
-    for (int begin : Cuts(region, seed, /*left=*/true)) {
-      for (int end : Cuts(region, seed, /*left=*/false)) {
+    return TryPairs(cuts_->Fewest(region, seed, /*left=*/true),
+                    cuts_->Fewest(region, seed, /*left=*/false), seed, way);
+  }
+
+  absl::Status TryPairs(const std::vector<int>& begins,
+                        const std::vector<int>& ends, int seed,
+                        const SplitWay& way) {
+    for (int begin : begins) {
+      for (int end : ends) {
         RETURN_IF_ERROR(TryWindow(seed, way, begin, end));
       }
     }
@@ -530,6 +485,7 @@ class SplitSearch::Place {
   const SplitSearchOptions& options_;
   const Graph& graph_;
   const analysis::Sizes& sizes_;
+  const analysis::LoadGrowth& growth_;
   const analysis::TimeModel& time_;
   const RegionTime region_time_;
   const WorkingMemory& memory_;
@@ -538,8 +494,7 @@ class SplitSearch::Place {
   const llvm::DenseSet<ValueId> returned_;
   std::set<std::string> seen_;
   int tried_ = 0;
-  // By position: bytes made before it and read there or later.
-  std::vector<int64_t> crossing_;
+  std::optional<RegionCuts> cuts_;
   std::optional<SplitFound> found_;
   SplitRecipe recipe_;
 };
@@ -550,6 +505,8 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
   ASSIGN_OR_RETURN(const MemoryProfile* profile, analyses.Get<MemoryProfile>());
   ASSIGN_OR_RETURN(const analysis::Sizes* sizes,
                    analyses.Get<analysis::Sizes>());
+  ASSIGN_OR_RETURN(const analysis::LoadGrowth* growth,
+                   analyses.Get<analysis::LoadGrowth>());
   ASSIGN_OR_RETURN(const analysis::TimeModel* time,
                    analyses.Get<analysis::TimeModel>());
   // From the main graph down to the innermost subgraph that runs at the peak.
@@ -580,7 +537,7 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
   }
   for (size_t i = path.size(); i-- > 0;) {
     if (memory[i].bytes.size() != graph.block(path[i]).nodes.size()) continue;
-    Place place(options_, graph, path[i], *sizes, memory[i], *time);
+    Place place(options_, graph, path[i], *sizes, *growth, memory[i], *time);
     ASSIGN_OR_RETURN(std::optional<SplitFound> found, place.Run(&recipes_));
     if (found.has_value()) return found;
   }
@@ -590,7 +547,7 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
   WorkingMemory& main = memory.front();
   for (const int step : LowerPeaks(graph, main, options_.lower_peaks)) {
     main.peak_step = step;
-    Place place(options_, graph, ir::kMainBlock, *sizes, main, *time);
+    Place place(options_, graph, ir::kMainBlock, *sizes, *growth, main, *time);
     ASSIGN_OR_RETURN(std::optional<SplitFound> found, place.Run(&recipes_));
     if (found.has_value()) return found;
   }

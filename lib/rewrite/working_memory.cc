@@ -3,9 +3,13 @@
 #include <algorithm>
 
 #include "llvm/ADT/DenseMap.h"
+#include "onnx_memopt/analysis/kernel_scratch.h"
 #include "onnx_memopt/analysis/liveness.h"
 #include "onnx_memopt/analysis/load_growth.h"
 #include "onnx_memopt/analysis/memory_profile.h"
+#include "onnx_memopt/rewrite/outline.h"
+#include "onnx_memopt/rewrite/prediction.h"
+#include "onnx_memopt/support/checked_math.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::rewrite {
@@ -43,6 +47,24 @@ absl::StatusOr<llvm::DenseMap<uint32_t, ir::Step>> Held(
   return held;
 }
 
+// What kernels take beside their operands and results. Convolutions take next
+// to nothing in the layout that the runtime gives them.
+absl::Status AddScratch(const ir::Graph& graph,
+                        analysis::AnalysisManager& analyses, ir::BlockId block,
+                        WorkingMemory* memory) {
+  const auto& nodes = graph.block(block).nodes;
+  // With calls of functions, steps are not positions.
+  if (memory->bytes.size() != nodes.size()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      const std::vector<int64_t> scratch,
+      analysis::KernelScratch(graph, analyses, block, RewriteOptions()));
+  for (size_t p = 0; p < nodes.size(); ++p) {
+    if (IsConvolution(graph.node(nodes[p]))) continue;
+    memory->bytes[p] = SaturatingAdd(memory->bytes[p], scratch[p]);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<WorkingMemory> WorkingMemoryOf(
@@ -51,6 +73,7 @@ absl::StatusOr<WorkingMemory> WorkingMemoryOf(
   ASSIGN_OR_RETURN(const analysis::MemoryProfile* profile,
                    analyses.Get<analysis::MemoryProfile>());
   WorkingMemory memory{.bytes = profile->block(block).live_bytes};
+  RETURN_IF_ERROR(AddScratch(graph, analyses, block, &memory));
   if (block == ir::kMainBlock) {
     ASSIGN_OR_RETURN(const analysis::Liveness* liveness,
                      analyses.Get<analysis::Liveness>());

@@ -56,7 +56,7 @@ constexpr char kFolder[] = "/nonexistent/onnx-memopt";
 // a smaller one does not.
 constexpr char kPipeline[] =
     "drop-dead,share-initializers,reorder{max-states=2000,beam=4},"
-    "split{force=$0},split{max-regions=1},no-pattern";
+    "split{force=$0},split{max-regions=1},no-pattern,reserve";
 // Passes that users ask for by name: an input goes through one of these before
 // the default pipeline.
 constexpr const char* kByName[] = {

@@ -115,6 +115,8 @@ struct RuntimeStep {
   llvm::SmallVector<int64_t, 1> scratch_bytes;
   int64_t scratch_total_bytes = 0;
   bool scratch_first = false;  // it is asked for before the outputs
+  // Asked for together with the last of these, and never written to.
+  int64_t untouched_bytes = 0;
   int64_t malloc_bytes = 0;
   // Pages of mapped weights that this step is the first to touch.
   int64_t mapped_bytes = 0;

@@ -94,8 +94,11 @@ std::optional<Dim> CausalConv(const Graph& graph, const Node& node);
 // MaxPool, AveragePool, LpPool: the window for each result element.
 std::optional<Dim> Pool(const Graph& graph, const Node& node);
 
-// LSTM, GRU, RNN: both matrix products and the gates, for each step, batch
-// entry and direction.
+// Of LSTM, GRU, RNN: how many steps they run, by the lengths that they are
+// given; nullopt where there are none, or none that are known.
+std::optional<int64_t> LongestSequence(const Graph& graph, const Node& node);
+// LSTM, GRU, RNN: both matrix products and the gates, for each step that is
+// run, batch entry and direction.
 std::optional<Dim> Lstm(const Graph& graph, const Node& node);
 std::optional<Dim> Gru(const Graph& graph, const Node& node);
 std::optional<Dim> Rnn(const Graph& graph, const Node& node);

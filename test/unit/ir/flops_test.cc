@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -33,6 +34,17 @@ class OneNode {
   }
   OneNode& NoOperand() {
     node_.operands.push_back(kNoValue);
+    return *this;
+  }
+  OneNode& Integers(const std::vector<int64_t>& integers) {
+    const ValueId id = Add({static_cast<int64_t>(integers.size())});
+    auto contents = std::make_shared<Contents>();
+    contents->dims = {static_cast<int64_t>(integers.size())};
+    for (const int64_t integer : integers) {
+      contents->elements.push_back(Element::Integer(integer));
+    }
+    graph_.mutable_value(id).contents = std::move(contents);
+    node_.operands.push_back(id);
     return *this;
   }
   OneNode& OfUnknownRank() {
@@ -226,6 +238,20 @@ TEST(FlopsTest, Lstm) {
       .With("hidden_size", int64_t{5});
   EXPECT_EQ(lstm.Count(),
             6 * 2 * (2 * 4 * 5 * (3 + 5) + 5 * (3 * 10 + 2 * 8 + 4)));
+}
+
+// Of 6 steps only as many are run as the longer of both sequences has.
+TEST(FlopsTest, LstmThatIsToldLengths) {
+  OneNode lstm("LSTM");
+  lstm.Operand({6, 2, 3})
+      .Operand({1, 20, 3})
+      .Operand({1, 20, 5})
+      .NoOperand()
+      .Integers({1, 2})
+      .Result({6, 1, 2, 5})
+      .With("hidden_size", int64_t{5});
+  EXPECT_EQ(lstm.Count(),
+            2 * 2 * (2 * 4 * 5 * (3 + 5) + 5 * (3 * 10 + 2 * 8 + 4)));
 }
 
 TEST(FlopsTest, BidirectionalGruAndRnn) {
