@@ -18,9 +18,10 @@
 // from folding it, and that shapes of inputs depend on it makes it the first to
 // run. Cost: one step of an LSTM, tens of microseconds; 1/32 of the region for
 // the arena's table. Refuses: inputs that are not tensors of a number type or
-// whose rank is unknown, models before opset 11, and what does not lower the
-// predicted steady state. Must not run after it: passes that change what is
-// live at the peak.
+// whose rank is unknown, models before opset 11, graphs of more than 20,000
+// nodes, and what does not lower the predicted steady state. On providers other
+// than the CPU the region is memory: leave the pass out there. Must not run
+// after it: passes that change what is live at the peak.
 
 #include <algorithm>
 #include <bit>
@@ -192,6 +193,8 @@ class Reserve final : public pass::Pass {
 
  private:
   static constexpr int64_t kMinGainBytes = 1 << 20;
+  // Each size of the region is a copy of the graph and a prediction.
+  static constexpr size_t kMaxNodes = 20'000;
 
   static absl::StatusOr<bool> Rewrite(Graph& graph,
                                       pass::PassContext& context) {
@@ -200,7 +203,8 @@ class Reserve final : public pass::Pass {
       return context.LeaveAsIs(status);
     }
     analysis::AnalysisManager analyses(&graph);
-    if (const absl::Status status = rewrite::CheckSizesKnown(analyses);
+    if (const absl::Status status =
+            rewrite::CheckCanSearch(graph, analyses, kMaxNodes);
         !status.ok()) {
       return context.LeaveAsIs(status);
     }
@@ -211,6 +215,7 @@ class Reserve final : public pass::Pass {
     std::optional<Graph> best;
     const int64_t before_bytes =
         std::max(now.peak_first_bytes, now.peak_steady_bytes);
+    if (before_bytes <= kMinGainBytes) return false;
     int64_t best_bytes = before_bytes - kMinGainBytes;
     int64_t best_region = 0;
     // From half of what a run needs to twice of it.
