@@ -1,8 +1,8 @@
 // The elements of a small tensor, as far as they are known before the run: what
 // Shape, Gather, Concat and arithmetic compute on the way to a Reshape. An
 // integer element is a Dim, so it may be symbolic; a floating-point element is
-// a number, or, where a symbolic integer was cast, that integer. Of sequences only
-// the empty one is known: it has contents of one dim, 0.
+// a number, or, where a symbolic integer was cast, that integer. Of sequences
+// only the empty one is known: it has contents of one dim, 0.
 //
 //   Contents c{{}, {Element::Integer(batch), Element::Integer(768)}};
 #ifndef ONNX_MEMOPT_IR_CONTENTS_H_
