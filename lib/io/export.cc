@@ -283,8 +283,8 @@ class Exporter {
     return absl::OkStatus();
   }
 
-  // What a new Reshape makes of a shape that is computed: whoever reads the file
-  // cannot infer it, nor what depends on it.
+  // What a new Reshape makes of a shape that is computed: whoever reads the
+  // file cannot infer it, nor what depends on it.
   void StateShape(const Node& node, onnx::GraphProto* proto) {
     if (node.op_type != "Reshape" || node.operands.size() < 2 ||
         node.operands[1] == kNoValue || node.results[0] == kNoValue) {
