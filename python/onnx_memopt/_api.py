@@ -193,7 +193,7 @@ def _loss(options: TrainOptions, loss: Any) -> Iterator[None]:
         options.set_loss(loss)
         yield
         return
-    with _path_of(loss) as path:
+    with source_of(loss).as_file() as path:
         options.loss_file = path
         yield
 
