@@ -41,7 +41,7 @@ class Suggestion {
 
   absl::StatusOr<StudentResult> Execute() {
     error_path_ = path_ == "-" ? "stdin" : path_;
-    const absl::Status status = Run();
+    absl::Status status = Run();
     if (status.ok()) return std::move(result_);
     if (status.code() == absl::StatusCode::kOutOfRange) return status;
     return absl::Status(status.code(), absl::StrCat(Printable(error_path_),
@@ -225,7 +225,7 @@ class Suggestion {
     }
     ASSIGN_OR_RETURN(const std::vector<std::string> files, Save(proto, made));
     ASSIGN_OR_RETURN(student, io::Load(options_.output, {}));
-    const absl::Status status = Check(student);
+    absl::Status status = Check(student);
     if (!status.ok()) {
       for (const std::string& file : files) {
         std::error_code error;
