@@ -254,11 +254,12 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> AppendModel(
 std::string FreePrefix(const LoadedModel& model, const std::string& base) {
   std::vector<absl::string_view> names;
   const onnx::GraphProto& graph = model.proto().graph();
-  for (const auto& tensor : graph.initializer()) names.push_back(tensor.name());
-  for (const auto& input : graph.input()) names.push_back(input.name());
+  for (const auto& tensor : graph.initializer())
+    names.emplace_back(tensor.name());
+  for (const auto& input : graph.input()) names.emplace_back(input.name());
   for (const auto& node : graph.node()) {
-    names.push_back(node.name());
-    for (const std::string& output : node.output()) names.push_back(output);
+    names.emplace_back(node.name());
+    for (const std::string& output : node.output()) names.emplace_back(output);
   }
   std::string prefix = absl::StrCat(base, "/");
   for (int i = 2; std::any_of(
