@@ -101,8 +101,8 @@ class Reservation {
     return hidden;
   }
 
-  ValueId Op(absl::string_view op, std::vector<ValueId> operands, Type type,
-             absl::string_view base,
+  ValueId Op(absl::string_view op, const std::vector<ValueId>& operands,
+             Type type, absl::string_view base,
              std::vector<ir::Attribute> attributes = {}) {
     const ValueId result = builder_.Op(
         kMainBlock, op, operands, std::move(type), base, std::move(attributes));

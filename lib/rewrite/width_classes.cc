@@ -248,11 +248,10 @@ class Finder {
   // Along the axis of a Concat or Split: all grow alike.
   void TieJoined(NodeId id) {
     const Node& node = graph_.node(id);
-    std::vector<ValueId> values;
     const bool is_split = node.info->flow == ir::flow_rules::Split;
-    for (size_t i = 0; i < (is_split ? 1 : node.operands.size()); ++i) {
-      values.push_back(node.operands[i]);
-    }
+    std::vector<ValueId> values(
+        node.operands.begin(),
+        is_split ? node.operands.begin() + 1 : node.operands.end());
     values.insert(values.end(), node.results.begin(), node.results.end());
     const auto rank = static_cast<int64_t>(Rank(values[0]));
     int64_t axis = ir::IntAttribute(node, "axis", 0);
