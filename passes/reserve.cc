@@ -184,11 +184,8 @@ class Reserve final : public pass::Pass {
   absl::string_view name() const override { return "reserve"; }
 
   absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
-    std::optional<Graph> raised = rewrite::RaiseOpset(graph);
-    if (!raised.has_value()) return Rewrite(graph, context);
-    ASSIGN_OR_RETURN(const bool changed, Rewrite(*raised, context));
-    if (changed) graph = *std::move(raised);
-    return changed;
+    return rewrite::RewriteRaised(
+        graph, [&](Graph& raised) { return Rewrite(raised, context); });
   }
 
  private:

@@ -63,14 +63,8 @@ class Split final : public pass::Pass {
   absl::string_view name() const override { return "split"; }
 
   absl::StatusOr<bool> Run(Graph& graph, pass::PassContext& context) override {
-    std::optional<Graph> raised = rewrite::RaiseOpset(graph);
-    if (!raised.has_value()) return Rewrite(graph, context);
-    // Analyses are of the graph as it was: what they say holds for both.
-    ASSIGN_OR_RETURN(const bool changed, Rewrite(*raised, context));
-    if (!changed) return false;
-    graph = *std::move(raised);
-    context.analyses().InvalidateAll();
-    return true;
+    return rewrite::RewriteRaised(
+        graph, [&](Graph& raised) { return Rewrite(raised, context); });
   }
 
  private:

@@ -10,14 +10,13 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "llvm/ADT/DenseMap.h"
+#include "grad/write_out.h"
 #include "onnx_memopt/rewrite/emitter.h"
 
 namespace onnx_memopt::grad {
 namespace {
 
 using ir::kNoValue;
-using ir::NodeId;
 using ir::ValueId;
 using rewrite::Attr;
 using rewrite::Emitter;
@@ -152,31 +151,15 @@ class WrittenOut {
 }  // namespace
 
 void LowerAttention(rewrite::Builder& builder) {
-  ir::Graph& graph = builder.graph();
-  std::vector<NodeId> schedule;
-  std::vector<NodeId> dead;
-  const std::vector<NodeId> nodes = graph.block(ir::kMainBlock).nodes;
-  for (NodeId id : nodes) {
-    schedule.push_back(id);
-    const ir::Node& node = graph.node(id);
+  WriteOut(builder, [](const ir::Node& node, Emitter* e) {
+    std::vector<ValueId> made;
     if (node.op_type != "Attention" || !node.domain.empty() || node.is_call) {
-      continue;
+      return made;
     }
-    Emitter e(&builder, ir::kMainBlock);
-    e.set_prefix(graph.DisplayName(id));
-    WrittenOut written(node, &e);
-    if (!written.Fits()) continue;
-    const ValueId made = written.Emit();
-    const ValueId result = graph.node(id).results[0];
-    ir::Type type = graph.value(result).type;
-    graph.mutable_value(made).type = std::move(type);
-    graph.ReplaceUses({{result, made}});
-    schedule.insert(schedule.end(), e.nodes().begin(), e.nodes().end());
-    dead.push_back(id);
-  }
-  if (dead.empty()) return;
-  graph.mutable_block(ir::kMainBlock).nodes = std::move(schedule);
-  graph.EraseNodes(ir::kMainBlock, dead);
+    WrittenOut written(node, e);
+    if (written.Fits()) made.push_back(written.Emit());
+    return made;
+  });
 }
 
 }  // namespace onnx_memopt::grad

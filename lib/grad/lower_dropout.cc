@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "llvm/ADT/DenseMap.h"
+#include "grad/write_out.h"
 #include "onnx_memopt/rewrite/emitter.h"
 
 namespace onnx_memopt::grad {
@@ -33,8 +33,7 @@ bool IsTrue(const ir::Graph& graph, ValueId value) {
          contents->elements[0].integer->constant() != 0;
 }
 
-bool Draws(const ir::Graph& graph, NodeId id) {
-  const ir::Node& node = graph.node(id);
+bool Draws(const ir::Graph& graph, const ir::Node& node) {
   return node.op_type == "Dropout" && node.domain.empty() && !node.is_call &&
          node.operands.size() > 2 && node.operands[2] != ir::kNoValue &&
          IsTrue(graph, node.operands[2]) &&
@@ -152,48 +151,29 @@ class Mask {
 bool HasTrainingDropout(const ir::Graph& graph) {
   const auto& nodes = graph.block(ir::kMainBlock).nodes;
   return std::any_of(nodes.begin(), nodes.end(),
-                     [&](NodeId id) { return Draws(graph, id); });
+                     [&](NodeId id) { return Draws(graph, graph.node(id)); });
 }
 
 void LowerDropout(const DropoutSeed& seed, rewrite::Builder& builder) {
-  ir::Graph& graph = builder.graph();
-  llvm::DenseMap<ValueId, ValueId> replaced;
-  std::vector<NodeId> schedule;
-  std::vector<NodeId> dead;
   int64_t place = 0;
-  const std::vector<NodeId> nodes = graph.block(ir::kMainBlock).nodes;
-  for (NodeId id : nodes) {
-    schedule.push_back(id);
-    if (!Draws(graph, id)) continue;
-    const ir::Node node = graph.node(id);
-    Emitter e(&builder, ir::kMainBlock);
-    e.set_prefix(graph.DisplayName(id));
-    // An earlier Dropout may be what this one reads.
-    const auto it = replaced.find(node.operands[0]);
-    const ValueId x = it == replaced.end() ? node.operands[0] : it->second;
+  WriteOut(builder, [&](const ir::Node& node, Emitter* e) {
+    std::vector<ValueId> made;
+    if (!Draws(builder.graph(), node)) return made;
+    const ValueId x = node.operands[0];
     const ValueId ratio = node.operands[1] == ir::kNoValue
-                              ? e.Real(0.5, ElementType::kFloat)
+                              ? e->Real(0.5, ElementType::kFloat)
                               : node.operands[1];
-    const ValueId mask = Mask(seed, place++, &e).Make(x, ratio);
+    const ValueId mask = Mask(seed, place++, e).Make(x, ratio);
+    made = {ir::kNoValue, mask};
     if (node.results[0] != ir::kNoValue) {
       const ValueId kept =
-          e.Op("Max", {e.RSub(1, e.Cast(ratio, ElementType::kFloat)),
-                       e.Real(1e-6, ElementType::kFloat)});
-      const ValueId scale = e.Cast(e.Op("Reciprocal", {kept}), e.element(x));
-      const ValueId y = e.Keep(mask, e.Mul(x, scale));
-      ir::Type type = graph.value(node.results[0]).type;
-      graph.mutable_value(y).type = std::move(type);
-      replaced[node.results[0]] = y;
+          e->Op("Max", {e->RSub(1, e->Cast(ratio, ElementType::kFloat)),
+                        e->Real(1e-6, ElementType::kFloat)});
+      const ValueId scale = e->Cast(e->Op("Reciprocal", {kept}), e->element(x));
+      made[0] = e->Keep(mask, e->Mul(x, scale));
     }
-    if (node.results.size() > 1 && node.results[1] != ir::kNoValue) {
-      replaced[node.results[1]] = mask;
-    }
-    schedule.insert(schedule.end(), e.nodes().begin(), e.nodes().end());
-    dead.push_back(id);
-  }
-  graph.ReplaceUses(replaced);
-  graph.mutable_block(ir::kMainBlock).nodes = std::move(schedule);
-  graph.EraseNodes(ir::kMainBlock, dead);
+    return made;
+  });
 }
 
 }  // namespace onnx_memopt::grad

@@ -7,13 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "llvm/ADT/DenseMap.h"
+#include "grad/write_out.h"
 #include "onnx_memopt/rewrite/emitter.h"
 
 namespace onnx_memopt::grad {
 namespace {
 
-using ir::NodeId;
 using ir::ValueId;
 using rewrite::Attr;
 using rewrite::Emitter;
@@ -234,34 +233,14 @@ class Unrolled {
 }  // namespace
 
 void LowerRecurrent(rewrite::Builder& builder) {
-  ir::Graph& graph = builder.graph();
-  std::vector<NodeId> schedule;
-  std::vector<NodeId> dead;
-  const std::vector<NodeId> nodes = graph.block(ir::kMainBlock).nodes;
-  for (NodeId id : nodes) {
-    schedule.push_back(id);
-    const std::optional<Kind> kind = KindOf(graph.node(id));
-    if (!kind) continue;
-    Emitter e(&builder, ir::kMainBlock);
-    e.set_prefix(graph.DisplayName(id));
-    Unrolled unrolled(*kind, graph.node(id), &e);
-    if (!unrolled.Fits()) continue;
-    const std::vector<ValueId> made = unrolled.Emit();
-    const ir::Node& node = graph.node(id);
-    llvm::DenseMap<ValueId, ValueId> replaced;
-    for (size_t i = 0; i < node.results.size(); ++i) {
-      if (node.results[i] == ir::kNoValue) continue;
-      ir::Type type = graph.value(node.results[i]).type;
-      graph.mutable_value(made[i]).type = std::move(type);
-      replaced[node.results[i]] = made[i];
-    }
-    graph.ReplaceUses(replaced);
-    schedule.insert(schedule.end(), e.nodes().begin(), e.nodes().end());
-    dead.push_back(id);
-  }
-  if (dead.empty()) return;
-  graph.mutable_block(ir::kMainBlock).nodes = std::move(schedule);
-  graph.EraseNodes(ir::kMainBlock, dead);
+  WriteOut(builder, [](const ir::Node& node, Emitter* e) {
+    std::vector<ValueId> made;
+    const std::optional<Kind> kind = KindOf(node);
+    if (!kind) return made;
+    Unrolled unrolled(*kind, node, e);
+    if (unrolled.Fits()) made = unrolled.Emit();
+    return made;
+  });
 }
 
 }  // namespace onnx_memopt::grad

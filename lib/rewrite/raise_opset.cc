@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "onnx_memopt/ir/op_info.h"
+#include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::rewrite {
 namespace {
@@ -86,6 +88,16 @@ std::optional<ir::Graph> RaiseOpset(const ir::Graph& graph) {
     node.results.resize(1);
   }
   return raised;
+}
+
+absl::StatusOr<bool> RewriteRaised(
+    ir::Graph& graph,
+    absl::FunctionRef<absl::StatusOr<bool>(ir::Graph& graph)> rewrite) {
+  std::optional<ir::Graph> raised = RaiseOpset(graph);
+  if (!raised.has_value()) return rewrite(graph);
+  ASSIGN_OR_RETURN(const bool changed, rewrite(*raised));
+  if (changed) graph = *std::move(raised);
+  return changed;
 }
 
 }  // namespace onnx_memopt::rewrite

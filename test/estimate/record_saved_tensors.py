@@ -26,6 +26,7 @@ import argparse
 import gc
 import json
 import pathlib
+import sys
 
 import onnx
 import timm
@@ -33,6 +34,9 @@ import torch
 import torchvision
 import transformers
 from torch.profiler import ProfilerActivity, profile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from saved_storages import SavedStorages  # noqa: E402
 
 SEQUENCE = 64
 PATCHES = ("tv_vit", "timm_vit", "timm_convnext")
@@ -112,21 +116,10 @@ def models():
 
 def saved_storages(model, inputs):
     """Bytes of each storage that a forward pass keeps, by address."""
-    own = {t.untyped_storage().data_ptr()
-           for t in [*model.parameters(), *model.buffers()]}
-    kept = {}
-
-    def pack(tensor):
-        storage = tensor.untyped_storage()
-        # The tensors stay alive, so that no address is used twice.
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = (storage.nbytes(), tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        output = model(*inputs)
-    del output
-    return {address: size for address, (size, _) in kept.items()}
+    saved = SavedStorages(model)
+    with torch.autograd.graph.saved_tensors_hooks(saved.keep, lambda t: t):
+        model(*inputs)
+    return saved.sizes()
 
 
 def step_peak(model, inputs):

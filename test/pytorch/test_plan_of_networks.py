@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 from onnx_memopt import torch_plan  # noqa: E402
 from memopt_program import memopt  # noqa: E402
+from saved_storages import SavedStorages  # noqa: E402
 
 
 def resnet(torch):
@@ -41,30 +42,21 @@ def gpt2(torch):
 def saved_bytes(torch, network, inputs, wrapped):
     """What a forward pass keeps for the backward pass, and its output: storages
     that autograd saves, and inputs of modules that run again."""
-    own = {t.untyped_storage().data_ptr()
-           for t in [*network.parameters(), *network.buffers()]}
-    kept = {}
-
-    def keep(tensor):
-        storage = tensor.untyped_storage()
-        # The tensors stay alive, so that no address is used twice.
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = (storage.nbytes(), tensor)
-        return tensor
+    saved = SavedStorages(network)
 
     def keep_inputs(_, arguments):
         for argument in arguments:
             if isinstance(argument, torch.Tensor):
-                keep(argument)
+                saved.keep(argument)
 
     modules = dict(network.named_modules())
     hooks = [modules[name].register_forward_pre_hook(keep_inputs)
              for name in wrapped]
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(saved.keep, lambda t: t):
         output = network(inputs)
     for hook in hooks:
         hook.remove()
-    return sum(size for size, _ in kept.values()), output
+    return saved.bytes(), output
 
 
 # By package: the network, and how the names of its modules begin.
