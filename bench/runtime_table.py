@@ -7,7 +7,6 @@ level all for the graph that ONNX Runtime makes of it.
 """
 
 import json
-import pathlib
 import shutil
 import statistics
 import subprocess

@@ -283,12 +283,6 @@ void ScatterNd(const RuntimeContext& context, const Node& node,
       Times(Product(*indices, 0, indices->size() - 1), sizeof(int64_t));
 }
 
-// Not a parameter of a training step, which is an input.
-bool IsFilter(const RuntimeContext& context, ir::ValueId value) {
-  return context.IsConstant(value) &&
-         context.graph.value(value).kind != ir::ValueKind::kInput;
-}
-
 // Whether the runtime has the value in its own layout of images, in blocks of
 // channels: a convolution with constant filters made it, or is before it.
 bool IsInBlocks(const RuntimeContext& context, ir::ValueId value) {
@@ -297,7 +291,7 @@ bool IsInBlocks(const RuntimeContext& context, ir::ValueId value) {
     if (producer == ir::kNoNode) return false;
     const Node& node = context.graph.node(producer);
     if (node.op_type == "Conv" && node.domain.empty()) {
-      return node.operands.size() > 1 && IsFilter(context, node.operands[1]);
+      return node.operands.size() > 1 && context.IsConstant(node.operands[1]);
     }
     if (!KeepsBlockedLayout(node) || node.operands.empty() ||
         node.operands[0] == ir::kNoValue) {

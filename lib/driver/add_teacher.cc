@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

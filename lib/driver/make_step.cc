@@ -6,14 +6,18 @@
 
 namespace onnx_memopt {
 
+absl::Status DropDead(ir::Graph* graph) {
+  ASSIGN_OR_RETURN(
+      const pass::Pipeline pipeline,
+      pass::ParsePipeline("drop-dead", passes::RegisteredPasses()));
+  return RunPipeline(pipeline, *graph, {}).status();
+}
+
 absl::StatusOr<grad::StepInfo> MakeStep(const grad::StepOptions& options,
                                         ir::Graph* graph) {
   ASSIGN_OR_RETURN(grad::StepInfo info,
                    grad::BuildTrainingStep(options, graph));
-  ASSIGN_OR_RETURN(
-      const pass::Pipeline pipeline,
-      pass::ParsePipeline("drop-dead", passes::RegisteredPasses()));
-  RETURN_IF_ERROR(RunPipeline(pipeline, *graph, {}).status());
+  RETURN_IF_ERROR(DropDead(graph));
   return info;
 }
 

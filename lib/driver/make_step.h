@@ -4,11 +4,15 @@
 #ifndef ONNX_MEMOPT_LIB_DRIVER_MAKE_STEP_H_
 #define ONNX_MEMOPT_LIB_DRIVER_MAKE_STEP_H_
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "onnx_memopt/grad/training_step.h"
 #include "onnx_memopt/ir/graph.h"
 
 namespace onnx_memopt {
+
+// Runs the pass of that name.
+absl::Status DropDead(ir::Graph* graph);
 
 // BuildTrainingStep and its errors, then drop-dead.
 absl::StatusOr<grad::StepInfo> MakeStep(const grad::StepOptions& options,

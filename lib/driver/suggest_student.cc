@@ -11,12 +11,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "driver/estimate_loaded.h"
+#include "driver/make_step.h"
 #include "onnx_memopt/grad/activity.h"
 #include "onnx_memopt/io/export.h"
 #include "onnx_memopt/io/import.h"
 #include "onnx_memopt/io/loaded_model.h"
 #include "onnx_memopt/io/save.h"
-#include "onnx_memopt/pass/pipeline.h"
 #include "onnx_memopt/rewrite/drop_blocks.h"
 #include "onnx_memopt/rewrite/fresh_weights.h"
 #include "onnx_memopt/rewrite/inline_calls.h"
@@ -24,7 +24,6 @@
 #include "onnx_memopt/rewrite/repeated_blocks.h"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/status_macros.h"
-#include "registry.h"
 
 namespace onnx_memopt {
 namespace {
@@ -57,10 +56,7 @@ class Suggestion {
     ASSIGN_OR_RETURN(result_.teacher, MemoryOf(model_, graph_));
     rewrite::InlineCalls(&graph_);
     RETURN_IF_ERROR(DropLayers());
-    ASSIGN_OR_RETURN(
-        const pass::Pipeline pipeline,
-        pass::ParsePipeline("drop-dead", passes::RegisteredPasses()));
-    RETURN_IF_ERROR(RunPipeline(pipeline, graph_, {}).status());
+    RETURN_IF_ERROR(DropDead(&graph_));
     const std::vector<ValueId> weights = FreshWeights(graph_);
     if (options_.width) RETURN_IF_ERROR(MakeNarrow(weights));
     RETURN_IF_ERROR(rewrite::FillFresh(options_.seed, weights, &graph_));
@@ -319,9 +315,7 @@ class Suggestion {
     StudentMemory memory;
     for (ValueId id : FreshWeights(graph)) {
       const ir::Weight& weight = graph.weight(graph.value(id).weight);
-      int64_t elements = 1;
-      for (const int64_t dim : weight.dims) elements *= dim;
-      memory.parameters += elements;
+      memory.parameters += weight.num_elements();
       memory.parameter_bytes += weight.size_bytes;
     }
     EstimateOptions options{.dims = options_.dims, .batch = options_.batch};

@@ -22,6 +22,7 @@
 #include "onnx_memopt/io/import.h"
 #include "onnx_memopt/io/loaded_model.h"
 #include "onnx_memopt/io/save.h"
+#include "onnx_memopt/io/tensor_walk.h"
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/rewrite/prediction.h"
 #include "onnx_memopt/support/format.h"
@@ -136,8 +137,6 @@ class Run {
     if (!graph.ok()) return WithPath(graph.status());
     error_path_ = options_.teacher;
     TrainOptions options = options_;
-    options.dims.clear();
-    for (const auto& [name, size] : import.dims) options.dims[name] = size;
     if (!options.step.distillation) options.step.distillation.emplace();
     absl::StatusOr<AddedTeacher> added = AddTeacher(options, model_, *graph);
     if (!added.ok()) return WithPath(added.status());
@@ -290,9 +289,7 @@ class Run {
     result_.parameters = info.parameters.size();
     for (ir::ValueId id : info.parameters) {
       const ir::Weight& weight = graph_.weight(info.initial.lookup(id));
-      int64_t elements = 1;
-      for (int64_t dim : weight.dims) elements *= dim;
-      result_.parameter_elements += elements;
+      result_.parameter_elements += weight.num_elements();
     }
     result_.parameter_bytes = info.parameter_bytes;
     result_.state_bytes = info.state_bytes;
@@ -332,19 +329,12 @@ class Run {
     graph->set_name("initial_state");
     absl::flat_hash_map<std::string, const onnx::TensorProto*> source;
     // Those of branches and bodies that were written out, too.
-    std::vector<const onnx::GraphProto*> graphs = {&model_->proto().graph()};
-    while (!graphs.empty()) {
-      const onnx::GraphProto* from = graphs.back();
-      graphs.pop_back();
-      for (const auto& tensor : from->initializer()) {
-        source.try_emplace(tensor.name(), &tensor);
-      }
-      for (const auto& node : from->node()) {
-        for (const auto& attribute : node.attribute()) {
-          if (attribute.has_g()) graphs.push_back(&attribute.g());
-        }
-      }
-    }
+    RETURN_IF_ERROR(io::ForEachTensor(
+        model_->proto(),
+        [&](const onnx::TensorProto& tensor, const io::TensorPlace& place) {
+          if (place.is_initializer) source.try_emplace(tensor.name(), &tensor);
+          return absl::OkStatus();
+        }));
     absl::flat_hash_map<std::string, ir::WeightId> weights;
     for (const auto* ids : {&info.parameters, &info.statistics}) {
       for (ir::ValueId id : *ids) {

@@ -1,14 +1,11 @@
 #include "onnx_memopt/estimate/gpus.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "estimate/gpus_json.h"
 #include "nlohmann/json.hpp"

@@ -96,21 +96,19 @@ class Differentiator {
 
     e_.set_prefix(absl::StrCat("grad/", graph_.DisplayName(id)));
     RuleContext c(&e_, id);
-    const RuleRow* row =
-        node.is_call ? nullptr : FindRule(node.domain, node.op_type);
     if (node.is_call) {
       return c.Error(
           "it calls a function whose nodes cannot take its place: it has "
           "operators of other versions than the model, or of a kind that "
-          "cannot "
-          "be written anew");
+          "cannot be written anew");
     }
-    if (!c.node().blocks.empty()) {
+    if (!node.blocks.empty()) {
       return c.Error(
           "it is written out for its gradient only where its condition or its "
           "number of trips is known before the run, and at most 1024 trips and "
           "20000 nodes");
     }
+    const RuleRow* row = FindRule(node.domain, node.op_type);
     if (row == nullptr) {
       return c.Error(
           "there is no gradient rule for this op; docs/gradients.md lists the "

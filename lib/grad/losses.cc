@@ -164,7 +164,7 @@ absl::StatusOr<LossValue> SoftCrossEntropy(Emitter& e, ValueId output,
                        static_cast<double>(classes));
   }
   // The student's first, then what reads both, then what is the teacher's
-  // alone: OrderTeacher has the reason.
+  // alone: OrderTeacherForDepthFirst has the reason.
   const auto log_softmax = [&](ValueId logits) {
     return e.Op("LogSoftmax", {e.Mul(Rows(e, logits), 1 / temperature)},
                 {Attr("axis", int64_t{1})});

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "llvm/ADT/DenseMap.h"
 #include "onnx_memopt/rewrite/emitter.h"
 
@@ -28,13 +28,7 @@ constexpr int64_t kMaxNodes = 20'000;
 
 std::optional<int64_t> Number(const ir::Graph& graph, ValueId value) {
   if (value == kNoValue) return std::nullopt;
-  const auto& contents = graph.value(value).contents;
-  if (contents == nullptr || contents->elements.size() != 1) {
-    return std::nullopt;
-  }
-  const ir::Element& element = contents->elements.front();
-  if (!element.integer || !element.integer->is_constant()) return std::nullopt;
-  return element.integer->constant();
+  return ir::OnlyInteger(graph.value(value).contents.get());
 }
 
 bool IsOp(const ir::Node& node, absl::string_view op) {
@@ -383,7 +377,13 @@ class Lowering {
 }  // namespace
 
 void LowerControl(rewrite::Builder& builder) {
-  Lowering(&builder).LowerIn(ir::kMainBlock);
+  const ir::Graph& graph = builder.graph();
+  const std::vector<NodeId>& nodes = graph.block(ir::kMainBlock).nodes;
+  // Lowering counts all names, and most models have nothing to lower.
+  const bool any = std::any_of(nodes.begin(), nodes.end(), [&](NodeId id) {
+    return !graph.node(id).blocks.empty();
+  });
+  if (any) Lowering(&builder).LowerIn(ir::kMainBlock);
 }
 
 }  // namespace onnx_memopt::grad

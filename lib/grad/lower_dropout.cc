@@ -26,11 +26,8 @@ constexpr int64_t kSmallPrime = 46337;
 
 // Known to be true before the run.
 bool IsTrue(const ir::Graph& graph, ValueId value) {
-  const auto& contents = graph.value(value).contents;
-  return contents != nullptr && contents->elements.size() == 1 &&
-         contents->elements[0].integer &&
-         contents->elements[0].integer->is_constant() &&
-         contents->elements[0].integer->constant() != 0;
+  const ir::Contents* contents = graph.value(value).contents.get();
+  return ir::OnlyInteger(contents).value_or(0) != 0;
 }
 
 bool Draws(const ir::Graph& graph, const ir::Node& node) {

@@ -98,9 +98,10 @@ class Lowering {
       if (reader == ir::kNoNode) return;
       const ir::Node& at = graph_.node(reader);
       if (at.op_type != "SequenceAt") return;
-      const auto position = Integers(graph_, at.operands[1]);
-      if (!position || position->size() != 1) return;
-      int64_t i = position->front();
+      const std::optional<int64_t> position =
+          ir::OnlyInteger(graph_.value(at.operands[1]).contents.get());
+      if (!position) return;
+      int64_t i = *position;
       if (i < 0) i += static_cast<int64_t>(sizes->size());
       if (i < 0 || i >= static_cast<int64_t>(sizes->size())) return;
       positions.push_back(static_cast<size_t>(i));

@@ -51,6 +51,7 @@ void OrderForDepthFirst(ir::Graph& graph, ir::BlockId block, ValueId loss) {
 
 void OrderTeacherForDepthFirst(ir::Graph& graph, ir::BlockId block,
                                const std::vector<NodeId>& teacher) {
+  if (teacher.empty()) return;
   const llvm::DenseSet<NodeId> waiting(teacher.begin(), teacher.end());
   const std::vector<NodeId> nodes = graph.block(block).nodes;
   std::vector<NodeId> ordered;

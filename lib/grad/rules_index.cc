@@ -41,12 +41,10 @@ absl::Status Gather(RuleContext& c) {
   const std::optional<ir::Dim>& extent = shape[at];
   // One known position, as an exporter takes one of several parts: zeros
   // around it.
-  const auto contents = e.graph().value(c.x_id(1)).contents;
-  if (contents != nullptr && contents->elements.size() == 1 &&
-      contents->elements[0].integer &&
-      contents->elements[0].integer->is_constant() && extent &&
-      extent->is_constant() && index_rank <= 1) {
-    int64_t position = contents->elements[0].integer->constant();
+  const std::optional<int64_t> known =
+      ir::OnlyInteger(e.graph().value(c.x_id(1)).contents.get());
+  if (known && extent && extent->is_constant() && index_rank <= 1) {
+    int64_t position = *known;
     if (position < 0) position += extent->constant();
     Numbers pads(2 * rank, 0);
     pads[at] = position;

@@ -1,7 +1,7 @@
 #include "grad/step_loss.h"
 
-#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "onnx_memopt/support/status_macros.h"

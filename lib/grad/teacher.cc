@@ -190,9 +190,14 @@ absl::StatusOr<Comparisons> FindComparisons(const StepOptions& options,
 absl::Status CheckFeatures(const Comparisons& compared,
                            const std::vector<ValueId>& parameters,
                            const ir::Graph& graph) {
+  if (compared.features.empty()) return absl::OkStatus();
+  std::vector<ValueId> students;
+  students.reserve(compared.features.size());
   for (const Comparison& pair : compared.features) {
-    const Activity activity =
-        Activity::Compute(graph, parameters, {pair.student});
+    students.push_back(pair.student);
+  }
+  const Activity activity = Activity::Compute(graph, parameters, students);
+  for (const Comparison& pair : compared.features) {
     if (activity.active(pair.student)) continue;
     return absl::OutOfRangeError(
         absl::StrCat("--match: no parameter of the student is before \"",

@@ -48,12 +48,9 @@ constexpr size_t kMaxVisits = 64;
 
 // A condition's value; nullopt if it is not known before the run.
 std::optional<bool> Truth(const Contents* contents) {
-  if (contents == nullptr || contents->elements.size() != 1) {
-    return std::nullopt;
-  }
-  const std::optional<Dim>& value = contents->elements[0].integer;
-  if (!value || !value->is_constant()) return std::nullopt;
-  return value->constant() != 0;
+  const std::optional<int64_t> value = ir::OnlyInteger(contents);
+  if (!value) return std::nullopt;
+  return *value != 0;
 }
 
 bool IsTrue(const Contents* contents) {

@@ -23,4 +23,13 @@ bool operator==(const Contents& a, const Contents& b) {
   return true;
 }
 
+std::optional<int64_t> OnlyInteger(const Contents* contents) {
+  if (contents == nullptr || contents->elements.size() != 1) {
+    return std::nullopt;
+  }
+  const std::optional<Dim>& integer = contents->elements.front().integer;
+  if (!integer || !integer->is_constant()) return std::nullopt;
+  return integer->constant();
+}
+
 }  // namespace onnx_memopt::ir

@@ -5,7 +5,6 @@ import os
 import pathlib
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper

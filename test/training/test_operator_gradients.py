@@ -19,7 +19,6 @@ import zlib
 import numpy as np
 import onnx
 import onnx.backend.test.case.node
-import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 

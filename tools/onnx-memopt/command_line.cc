@@ -46,6 +46,12 @@ int UsageError(absl::string_view command, absl::string_view message) {
   return kExitUsage;
 }
 
+int ReportError(const absl::Status& status) {
+  std::cerr << "error: " << status.message() << "\n";
+  return status.code() == absl::StatusCode::kOutOfRange ? kExitUsage
+                                                        : kExitModelError;
+}
+
 absl::Status AddNamedSize(const std::string& text,
                           std::map<std::string, int64_t>* dims) {
   const size_t equals = text.rfind('=');

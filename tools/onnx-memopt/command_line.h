@@ -28,6 +28,10 @@ std::optional<int> ParseCommand(CLI::App& app, const char* help, int argc,
 // diff", is explained; gives kExitUsage.
 int UsageError(absl::string_view command, absl::string_view message);
 
+// Says what is wrong; gives kExitUsage for options that do not fit
+// (kOutOfRange), else kExitModelError.
+int ReportError(const absl::Status& status);
+
 // "NAME=N", a size of a named dimension, the last of which counts. A name may
 // itself have an equals sign.
 absl::Status AddNamedSize(const std::string& text,

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "onnx-memopt/arguments.h"
+#include "onnx-memopt/command_line.h"
 #include "onnx-memopt/commands.h"
 #include "onnx-memopt/extensions.h"
 #include "onnx-memopt/write_text.h"
@@ -35,12 +36,6 @@
 
 namespace onnx_memopt::cli {
 namespace {
-
-int Fail(const absl::Status& status) {
-  std::cerr << "error: " << status.message() << "\n";
-  return status.code() == absl::StatusCode::kOutOfRange ? kExitUsage
-                                                        : kExitModelError;
-}
 
 // One line on a terminal that says what is being done; it is gone when the
 // report comes.
@@ -151,7 +146,7 @@ int Main(int argc, char** argv) {
   // What cannot be written is said before the model is read.
   if (!arguments.html.empty()) {
     const absl::Status status = CheckPage();
-    if (!status.ok()) return Fail(status);
+    if (!status.ok()) return ReportError(status);
   }
 
   ProgressLine progress(!arguments.quiet);
@@ -160,11 +155,11 @@ int Main(int argc, char** argv) {
   };
   absl::StatusOr<Report> report = Optimize(arguments.model, arguments.options);
   progress.Clear();
-  if (!report.ok()) return Fail(report.status());
+  if (!report.ok()) return ReportError(report.status());
 
   const std::vector<Form> forms = FormsOf(arguments);
   const absl::Status status = WriteForms(forms, &*report);
-  if (!status.ok()) return Fail(status);
+  if (!status.ok()) return ReportError(status);
   const bool stdout_has_form =
       std::any_of(forms.begin(), forms.end(),
                   [](const Form& form) { return form.path == "-"; });

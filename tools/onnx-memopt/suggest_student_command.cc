@@ -128,12 +128,6 @@ std::string ToJson(const StudentResult& result) {
          "\n";
 }
 
-int Fail(const absl::Status& status) {
-  std::cerr << "error: " << status.message() << "\n";
-  return status.code() == absl::StatusCode::kOutOfRange ? kExitUsage
-                                                        : kExitModelError;
-}
-
 }  // namespace
 
 int RunSuggestStudent(int argc, char** argv) {
@@ -167,10 +161,10 @@ int RunSuggestStudent(int argc, char** argv) {
   }
   const absl::StatusOr<StudentResult> result =
       SuggestStudent(arguments.model, options);
-  if (!result.ok()) return Fail(result.status());
+  if (!result.ok()) return ReportError(result.status());
   if (!arguments.json.empty()) {
     const absl::Status status = WriteText(arguments.json, ToJson(*result));
-    if (!status.ok()) return Fail(status);
+    if (!status.ok()) return ReportError(status);
   }
   const bool to_stdout = arguments.json == "-" || options.output == "-";
   if (!arguments.quiet) Print(*result, to_stdout ? std::cerr : std::cout);

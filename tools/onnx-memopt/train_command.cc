@@ -546,12 +546,7 @@ int RunTrain(int argc, char** argv) {
   const TrainArguments arguments = parser.Take();
   absl::StatusOr<TrainResult> result =
       Train(arguments.model, arguments.options);
-  if (!result.ok()) {
-    std::cerr << "error: " << result.status().message() << "\n";
-    return result.status().code() == absl::StatusCode::kOutOfRange
-               ? kExitUsage
-               : kExitModelError;
-  }
+  if (!result.ok()) return ReportError(result.status());
   if (!arguments.json.empty()) {
     const absl::Status status = WriteText(arguments.json, ToJson(*result));
     if (!status.ok()) {

@@ -96,7 +96,7 @@ class LoadedModel {
   std::deque<std::string> moved_;     // payloads of a model from memory
   // Of a model made of two (append_model.h): these own the files.
   std::vector<std::shared_ptr<const LoadedModel>> parts_;
-  std::vector<Payload> payloads_;  // views into the three above
+  std::vector<Payload> payloads_;  // views into the four above
   onnx::ModelProto proto_;
 
   mutable absl::Mutex mutex_;

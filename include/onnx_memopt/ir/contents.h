@@ -37,6 +37,9 @@ struct Contents {
   friend bool operator==(const Contents& a, const Contents& b);
 };
 
+// The only element, where that is a known integer or bool.
+std::optional<int64_t> OnlyInteger(const Contents* contents);
+
 }  // namespace onnx_memopt::ir
 
 #endif  // ONNX_MEMOPT_IR_CONTENTS_H_

@@ -64,6 +64,11 @@ struct Weight {
   bool is_transformed() const {
     return transform.from != ElementType::kUndefined;
   }
+  int64_t num_elements() const {
+    int64_t elements = 1;
+    for (const int64_t dim : dims) elements *= dim;
+    return elements;
+  }
 };
 
 }  // namespace onnx_memopt::ir
