@@ -17,7 +17,7 @@ import tables
 
 # A program that takes longer is not run again.
 SLOW_SECONDS = 30
-MIB = 1024 ** 2
+MIB = models.MIB
 
 
 class Program:

@@ -96,11 +96,7 @@ def feeds_of(session):
 
 def outputs_of(path):
     """Raises what ONNX Runtime raises."""
-    import onnxruntime
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        str(path), options, providers=["CPUExecutionProvider"])
+    session = ort_memory.quiet_session(path)
     return session.run(None, feeds_of(session))
 
 
@@ -122,11 +118,11 @@ def run_memory(path, timeout):
     return {"run_bytes": peaks[-1]}
 
 
-def row_of(network, source, before, tool, command, folder, timeout):
-    output = folder / "out.onnx"
+def row_of(network, before, tool, command, output, timeout):
+    """`command` writes the output."""
     output.unlink(missing_ok=True)
     row = {"network": network, "tool": tool}
-    sample = measure.run([*command, str(source), str(output)], timeout)
+    sample = measure.run(command, timeout)
     row.update(tool_seconds=sample.seconds, tool_bytes=sample.peak_bytes)
     if sample.failure:
         return {**row, "failure": sample.failure}
@@ -143,19 +139,18 @@ def rows_of(program, network, source, folder, timeout):
     before = outputs_of(source)
     yield {"network": network, "tool": "as it is",
            "bytes": source.stat().st_size, **run_memory(source, timeout)}
-    own = folder / "memopt.sh"
-    own.write_text(f'#!/bin/sh\nexec "{program}" "$1" -o "$2" -q '
-                   "--passes=half-precision\n", encoding="utf-8")
-    yield row_of(network, source, before, "onnx-memopt", ["sh", str(own)],
-                 folder, timeout)
+    output = folder / "out.onnx"
+    yield row_of(network, before, "onnx-memopt",
+                 [str(program), str(source), "-o", str(output), "-q",
+                  "--passes=half-precision"], output, timeout)
     for tool, (package, _) in PEERS.items():
         if not is_installed(package):
             print(f"bench: half_precision: {tool} is not installed",
                   file=sys.stderr)
             continue
-        yield row_of(network, source, before, tool,
-                     [sys.executable, __file__, "convert", tool], folder,
-                     timeout)
+        yield row_of(network, before, tool,
+                     [sys.executable, __file__, "convert", tool, str(source),
+                      str(output)], output, timeout)
 
 
 def cells(row):

@@ -16,7 +16,6 @@ import shutil
 import subprocess
 import sys
 
-import cli
 import machine
 import models
 import ort_memory
@@ -145,7 +144,7 @@ def best_session(row):
 
 
 def mib(size_bytes):
-    return f"{size_bytes / cli.MIB:.1f}"
+    return f"{size_bytes / models.MIB:.1f}"
 
 
 def cells(row):

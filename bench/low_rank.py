@@ -52,11 +52,7 @@ def feed_of(np, tokenizer, batch):
 
 
 def vectors(np, path, feeds):
-    import onnxruntime
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        str(path), options, providers=["CPUExecutionProvider"])
+    session = ort_memory.quiet_session(path)
     rows = []
     for feed in feeds:
         hidden = session.run(None, feed)[0].astype(np.float64)

@@ -99,6 +99,16 @@ def run_job(job, timeout):
     return json.loads(result.stdout)
 
 
+def quiet_session(path):
+    """In this process, for what a model computes. Raises what ONNX Runtime
+    raises."""
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(
+        str(path), options, providers=["CPUExecutionProvider"])
+
+
 # --- In the process that measures ---
 
 

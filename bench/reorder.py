@@ -3,14 +3,13 @@
 import json
 import sys
 
-import cli
 import machine
 import measure
 import models
 import tables
 
 def mib(size_bytes):
-    return f"{size_bytes / cli.MIB:.2f}"
+    return f"{size_bytes / models.MIB:.2f}"
 
 
 def run_one(program, path, options):

@@ -12,7 +12,6 @@ import statistics
 import subprocess
 import sys
 
-import cli
 import machine
 import models
 import ort_memory
@@ -68,8 +67,8 @@ def error(row, index):
 
 def cells(row):
     def pair(index):
-        return [f"{row['predicted'][index] / cli.MIB:.1f}",
-                f"{row['measured'][index] / cli.MIB:.1f}",
+        return [f"{row['predicted'][index] / models.MIB:.1f}",
+                f"{row['measured'][index] / models.MIB:.1f}",
                 f"{100 * error(row, index):+.1f} %"]
     return [row["model"], row["level"], row["options"], *pair(0), *pair(1)]
 

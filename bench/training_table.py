@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 
-import cli
 import machine
 import models
 import ort_memory
@@ -24,7 +23,7 @@ import tables
 THREADS = 2
 # Of the way from the least peak to that of the step as it is.
 SHARES = (0.05, 0.15, 0.3, 0.5, 0.75)
-MIB = cli.MIB
+MIB = models.MIB
 
 
 class Network:

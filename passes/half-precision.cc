@@ -126,7 +126,7 @@ class HalfPrecision final : public pass::Pass {
       absl::StrAppend(&text, separator, reason, ": ", count);
       separator = ", ";
     }
-    if (!reasons.empty()) text += ")";
+    if (!reasons.empty()) absl::StrAppend(&text, ")");
     context.Remark(text);
   }
 
@@ -158,8 +158,8 @@ class HalfPrecision final : public pass::Pass {
     return absl::StrJoin(parts, ", ");
   }
 
-  std::string Outcome(const HalfPlan& plan, ir::ValueId id,
-                      const HalfRange& range) const {
+  absl::string_view Outcome(const HalfPlan& plan, ir::ValueId id,
+                            const HalfRange& range) const {
     if (plan.kept[Index(id)]) return "stays float32";
     if (range.too_large == 0) return "rounded";
     return options_.out_of_range == OutOfRange::kClamp ? "clamped"

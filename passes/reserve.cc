@@ -19,16 +19,18 @@
 // run. Cost: one step of an LSTM, tens of microseconds; 1/32 of the region for
 // the arena's table. Refuses: inputs that are not tensors of a number type or
 // whose rank is unknown, models before opset 11, graphs of more than 20,000
-// nodes, and what does not lower the predicted steady state. On providers other
-// than the CPU the region is memory: leave the pass out there. Must not run
-// after it: passes that change what is live at the peak.
+// nodes, and what does not lower the predicted peak of all runs. On providers
+// other than the CPU the region is memory: leave the pass out there. Must not
+// run after it: passes that change what is live at the peak.
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -207,8 +209,9 @@ class Reserve final : public pass::Pass {
     }
     const absl::StatusOr<std::vector<ValueId>> inputs = Inputs(graph);
     if (!inputs.ok()) return context.LeaveAsIs(inputs.status());
-    ASSIGN_OR_RETURN(const analysis::RuntimePrediction now,
-                     rewrite::PredictForRewrite(graph));
+    ASSIGN_OR_RETURN(
+        const analysis::RuntimePrediction now,
+        analysis::PredictRuntime(graph, analyses, rewrite::RewriteOptions()));
     std::optional<Graph> best;
     const int64_t before_bytes =
         std::max(now.peak_first_bytes, now.peak_steady_bytes);
@@ -224,13 +227,12 @@ class Reserve final : public pass::Pass {
       Reservation(&changed, region).Write(*inputs);
       ASSIGN_OR_RETURN(const analysis::RuntimePrediction then,
                        rewrite::PredictForRewrite(changed));
-      ASSIGN_OR_RETURN(const double seconds, rewrite::PredictSeconds(changed));
       // The table of the region may be all that the first run takes more.
       const int64_t after_bytes =
           std::max(then.peak_first_bytes, then.peak_steady_bytes);
-      if (after_bytes >= best_bytes || seconds > context.max_seconds()) {
-        continue;
-      }
+      if (after_bytes >= best_bytes) continue;
+      ASSIGN_OR_RETURN(const double seconds, rewrite::PredictSeconds(changed));
+      if (seconds > context.max_seconds()) continue;
       best = std::move(changed);
       best_bytes = after_bytes;
       best_region = region;

@@ -35,7 +35,7 @@ class Dropper {
         }
       }
     }
-    const std::vector<ValueId> before = UsedValues();
+    const std::vector<ValueId> before = UsedBy(nodes_);
     SetResults();
     RETURN_IF_ERROR(RedirectReaders());
     graph_.EraseNodes(ir::kMainBlock, gone_);
@@ -108,9 +108,9 @@ class Dropper {
     return absl::OkStatus();
   }
 
-  std::vector<ValueId> UsedValues() const {
+  std::vector<ValueId> UsedBy(const std::vector<NodeId>& nodes) const {
     std::vector<ValueId> uses;
-    for (NodeId id : nodes_) CollectUses(graph_, id, &uses);
+    for (NodeId id : nodes) CollectUses(graph_, id, &uses);
     return uses;
   }
 
@@ -118,9 +118,7 @@ class Dropper {
   void DropUnused(const std::vector<ValueId>& before) {
     llvm::DenseSet<ValueId> dead(before.begin(), before.end());
     ir::Block& main = graph_.mutable_block(ir::kMainBlock);
-    std::vector<ValueId> uses;
-    for (NodeId id : main.nodes) CollectUses(graph_, id, &uses);
-    for (ValueId use : uses) dead.erase(use);
+    for (ValueId use : UsedBy(main.nodes)) dead.erase(use);
     for (ValueId result : main.results) dead.erase(result);
     const auto is_dead = [&](ValueId id) { return dead.contains(id); };
     std::erase_if(main.params, is_dead);

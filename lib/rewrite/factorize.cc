@@ -22,7 +22,6 @@ namespace onnx_memopt::rewrite {
 namespace {
 
 using ir::Graph;
-using ir::Node;
 
 class Factorizer {
  public:

@@ -42,12 +42,12 @@ Matrix ToHorizontal(const Matrix& right, int64_t outputs, int64_t width) {
 }
 
 // Of what is between the two parts.
-ir::Type TypeBetween(const ir::Type& result, LayerForm form, size_t axis,
-                     int64_t rank) {
+ir::Type TypeBetween(const ir::Type& result, LayerForm form, int64_t rank) {
   ir::Type type = result;
   if (!type.shape || type.shape->empty()) return type;
   ir::Shape& shape = *type.shape;
   const size_t last = shape.size() - 1;
+  size_t axis = 1;
   if (form == LayerForm::kMatMul) axis = last;
   if (form == LayerForm::kMatMulFirst) {
     // A vector on the right has no columns.
@@ -143,10 +143,6 @@ void LayerParts::ReplaceNode(NodeId id, LayerForm form,
   std::vector<Attribute> second;
   std::vector<ValueId> first_operands{node.operands[0], parts[0]};
   std::vector<ValueId> second_operands{ir::kNoValue, parts[1]};
-  size_t axis = 1;  // of the rank in what is between, from the front
-  if (form == LayerForm::kMatMul || form == LayerForm::kMatMulFirst) {
-    axis = SIZE_MAX;
-  }
   if (form == LayerForm::kMatMulFirst) {
     first_operands = {parts[0], node.operands[1]};
     second_operands = {parts[1], ir::kNoValue};
@@ -163,8 +159,7 @@ void LayerParts::ReplaceNode(NodeId id, LayerForm form,
     second_operands.push_back(node.operands[2]);
   }
   const ValueId between = builder_.Op(
-      node.block, node.op_type, first_operands,
-      TypeBetween(type, form, axis, rank),
+      node.block, node.op_type, first_operands, TypeBetween(type, form, rank),
       absl::StrCat(graph_.value(node.results[0]).name, "_low_rank"), first);
   for (ValueId& operand : second_operands) {
     if (operand == ir::kNoValue) operand = between;

@@ -9,23 +9,16 @@
 
 #include "Eigen/Core"
 #include "Eigen/Eigenvalues"
+#include "rewrite/matrix_view.h"
 #include "rewrite/random_sketch.h"
 
 namespace onnx_memopt::rewrite {
 namespace {
 
-using FloatMatrix =
-    Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-using ConstMap = Eigen::Map<const FloatMatrix>;
-
 // Rows that are widened to double at a time.
 constexpr int64_t kRows = 256;
 // Up to this side a decomposition takes about a second.
 constexpr int64_t kExactSide = 512;
-
-ConstMap View(const Matrix& matrix) {
-  return {matrix.elements.data(), matrix.rows, matrix.columns};
-}
 
 // Transpose times matrix, or matrix times transpose where that is smaller.
 Eigen::MatrixXd Gram(const Matrix& matrix) {
@@ -48,12 +41,6 @@ Eigen::MatrixXd Gram(const Matrix& matrix) {
     gram.selfadjointView<Eigen::Lower>().rankUpdate(part);
   }
   return gram;
-}
-
-Matrix ToMatrix(const FloatMatrix& matrix) {
-  return {matrix.rows(),
-          matrix.cols(),
-          {matrix.data(), matrix.data() + matrix.size()}};
 }
 
 // Fills in eigenvalues, the largest first, and returns the vectors if wanted.

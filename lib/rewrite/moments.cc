@@ -1,7 +1,5 @@
 #include "rewrite/moments.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -10,33 +8,21 @@
 #include "Eigen/Cholesky"
 #include "Eigen/Core"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "nlohmann/json.hpp"
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/mapped_file.h"
 #include "onnx_memopt/support/status_macros.h"
+#include "rewrite/matrix_view.h"
 
 namespace onnx_memopt::rewrite {
 namespace {
 
 using Json = nlohmann::json;
-using FloatMatrix =
-    Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 // What directions count for that the samples hardly have, of the mean of all:
 // so that a few samples do not give them up.
 constexpr double kRidge = 1e-3;
 constexpr size_t kLengthBytes = 8;
-
-Eigen::Map<const FloatMatrix> View(const Matrix& matrix) {
-  return {matrix.elements.data(), matrix.rows, matrix.columns};
-}
-
-Matrix ToMatrix(const FloatMatrix& matrix) {
-  return {matrix.rows(),
-          matrix.cols(),
-          {matrix.data(), matrix.data() + matrix.size()}};
-}
 
 std::optional<int64_t> ToCount(const Json& json) {
   if (!json.is_number_unsigned()) return std::nullopt;

@@ -1,10 +1,8 @@
 #include "onnx_memopt/rewrite/outline.h"
 
 #include <algorithm>
-#include <iterator>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 

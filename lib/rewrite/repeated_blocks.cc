@@ -1,7 +1,6 @@
 #include "onnx_memopt/rewrite/repeated_blocks.h"
 
 #include <algorithm>
-#include <string>
 #include <type_traits>
 #include <variant>
 

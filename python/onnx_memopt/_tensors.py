@@ -141,7 +141,7 @@ def run_session(session: Any, names: List[str],
 
 
 def inputs_of(session: Any, dims: Dict[str, int],
-            feeds: Optional[Dict[str, Any]], seed: int) -> Dict[str, Any]:
+              feeds: Optional[Dict[str, Any]], seed: int) -> Dict[str, Any]:
     import numpy as np
 
     from onnx_memopt._measure import DTYPES
@@ -152,7 +152,7 @@ def inputs_of(session: Any, dims: Dict[str, int],
         if feeds is not None:
             if value.name not in feeds:
                 raise Usage(f'--feeds has no input "{value.name}"; it has '
-                             + ", ".join(sorted(feeds)))
+                            + ", ".join(sorted(feeds)))
             result[value.name] = feeds[value.name].astype(dtype)
             continue
         shape = [d if isinstance(d, int) else dims.get(d, 1)
@@ -165,7 +165,7 @@ def inputs_of(session: Any, dims: Dict[str, int],
             result[value.name] = rng.integers(0, 2, shape).astype(dtype)
         else:
             raise Failure(f'input "{value.name}" is a {value.type}: give it '
-                           "with --feeds")
+                          "with --feeds")
     return result
 
 
