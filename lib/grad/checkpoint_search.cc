@@ -18,7 +18,7 @@ namespace {
 
 // Budgets, as parts of the way from the least working set to all that is live
 // without recomputation.
-constexpr double kShares[] = {0, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6};
+constexpr double kShares[] = {0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.28, 0.4, 0.6};
 // Steps towards the cheapest plan within the budget.
 constexpr int kRefinements = 5;
 // Segments that the forward pass is cut into.
