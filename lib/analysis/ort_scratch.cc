@@ -283,41 +283,11 @@ void ScatterNd(const RuntimeContext& context, const Node& node,
       Times(Product(*indices, 0, indices->size() - 1), sizeof(int64_t));
 }
 
-// Whether the runtime has the value in its own layout of images, in blocks of
-// channels: a convolution with constant filters made it, or is before it.
-bool IsInBlocks(const RuntimeContext& context, ir::ValueId value) {
-  for (int steps = 0; steps < ort::kMaxBlockedSteps; ++steps) {
-    const ir::NodeId producer = context.graph.value(value).producer;
-    if (producer == ir::kNoNode) return false;
-    const Node& node = context.graph.node(producer);
-    if (node.op_type == "Conv" && node.domain.empty()) {
-      return node.operands.size() > 1 && context.IsConstant(node.operands[1]);
-    }
-    if (!KeepsBlockedLayout(node) || node.operands.empty() ||
-        node.operands[0] == ir::kNoValue) {
-      return false;
-    }
-    value = node.operands[0];
-  }
-  return true;
-}
-
-// At the default level the runtime pools images in its own layout, and copies
-// one that is not in it; not for a pooling that returns positions, too.
 void Pool(const RuntimeContext& context, const Node& node, RuntimeStep* step) {
-  if (!context.options.folding || node.operands.empty() ||
-      (node.results.size() > 1 && node.results[1] != ir::kNoValue)) {
-    return;
-  }
-  const ir::Type& type = context.graph.value(node.operands[0]).type;
-  if (!type.is_tensor() || type.element != ir::ElementType::kFloat ||
-      !type.shape || type.shape->size() != 4) {
-    return;
-  }
-  const std::optional<ir::Dim>& channels = (*type.shape)[1];
-  if (!channels || !channels->is_constant() ||
-      channels->constant() % ort::kChannelBlock != 0 ||
-      IsInBlocks(context, node.operands[0])) {
+  if (!context.options.folding ||
+      !CopiesIntoBlocks(context.graph, node, [&](ir::ValueId value) {
+        return context.IsConstant(value);
+      })) {
     return;
   }
   step->scratch_bytes.push_back(OperandBytes(context, node, 0));

@@ -97,10 +97,23 @@ absl::StatusOr<WindowRule> PoolWindows(RuleContext& c) {
   return w;
 }
 
+// Without the first axes if windows are single elements there.
+WindowRule DropPointwiseAxes(WindowRule w) {
+  while (w.axes() > 1 && w.kernel[0] == 1 && w.strides[0] == 1 &&
+         w.pads_begin[0] == 0 && w.pads_end[0] == 0) {
+    for (Numbers* axes : {&w.kernel, &w.strides, &w.dilations, &w.pads_begin,
+                          &w.pads_end, &*w.wide, &*w.narrow}) {
+      axes->erase(axes->begin());
+    }
+  }
+  return w;
+}
+
 // Each result's share, to all of its window.
-absl::StatusOr<ValueId> ToWindows(RuleContext& c, const WindowRule& w,
+absl::StatusOr<ValueId> ToWindows(RuleContext& c, const WindowRule& windows,
                                   ValueId share) {
   Emitter& e = c.e();
+  const WindowRule w = DropPointwiseAxes(windows);
   // Channels are images of their own, so that one small kernel of ones does.
   Numbers single = {-1, 1};
   single.insert(single.end(), w.narrow->begin(), w.narrow->end());

@@ -12,6 +12,7 @@
 #include "grad/lower_attention.h"
 #include "grad/lower_control.h"
 #include "grad/lower_dropout.h"
+#include "grad/lower_pooling.h"
 #include "grad/lower_precision.h"
 #include "grad/lower_recurrent.h"
 #include "grad/lower_sequences.h"
@@ -83,6 +84,7 @@ class StepBuilder {
       LowerPrecision(half, info_.parameters, MutableOutputs(&operands_),
                      builder_);
     }
+    LowerPooling(info_.parameters, builder_);
     DescribeSaved();
     info_.forward_nodes = graph_.num_nodes();
     RETURN_IF_ERROR(AddLoss());

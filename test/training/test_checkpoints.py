@@ -52,6 +52,17 @@ def test_recomputed_steps_are_equal(name, tmp_path):
                     assert np.abs(found[key] - value).max() <= limit * scale, key
 
 
+def test_images_are_pooled_where_they_lie(tmp_path):
+    # Not copied into the runtime's own layout, of 8 or 16 channels a block.
+    model, values = reference("unet_gn")
+    step = train_step.make_step(model, tmp_path, *options(values))
+    optimized = tmp_path / "optimized.onnx"
+    ort_memory.measure(step, {}, "all", runs=0, optimized=optimized)
+    nodes = onnx.load(optimized, load_external_data=False).graph.node
+    kinds = [node.op_type for node in nodes]
+    assert "AveragePool" in kinds and "ReorderInput" not in kinds
+
+
 def test_a_file_order_gives_the_same_numbers(tmp_path):
     model, values = reference("resnet_bn")
     plain = steps(model, values, tmp_path)[0]

@@ -5,6 +5,7 @@
 #ifndef ONNX_MEMOPT_ANALYSIS_BLOCKED_LAYOUT_H_
 #define ONNX_MEMOPT_ANALYSIS_BLOCKED_LAYOUT_H_
 
+#include "absl/functional/function_ref.h"
 #include "onnx_memopt/ir/graph.h"
 
 namespace onnx_memopt::analysis {
@@ -12,6 +13,13 @@ namespace onnx_memopt::analysis {
 // A node that the runtime fuses with a convolution before it, or runs on the
 // blocked layout that a convolution leaves.
 bool KeepsBlockedLayout(const ir::Node& node);
+
+// Whether the runtime copies the image that a pooling reads into that layout, as
+// it does at its default level with every image of two spatial axes that no
+// convolution with constant filters made; not for a pooling that returns
+// positions, too.
+bool CopiesIntoBlocks(const ir::Graph& graph, const ir::Node& pooling,
+                      absl::FunctionRef<bool(ir::ValueId)> is_constant);
 
 }  // namespace onnx_memopt::analysis
 
