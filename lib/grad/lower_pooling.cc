@@ -29,8 +29,8 @@ Emitter::Attributes WithDepth(Emitter::Attributes attributes) {
     auto* values = std::get_if<std::vector<int64_t>>(&attribute.value);
     if (values == nullptr) continue;
     if (attribute.name == "pads") {
-      values->insert(
-          values->begin() + static_cast<int64_t>(values->size() / 2), 0);
+      values->insert(values->begin() + static_cast<int64_t>(values->size() / 2),
+                     0);
       values->insert(values->begin(), 0);
     } else {  // kernel_shape, strides, dilations
       values->insert(values->begin(), 1);
@@ -57,7 +57,8 @@ void LowerPooling(absl::Span<const ValueId> parameters,
     }
     Emitter::Attributes attributes = WithDepth(node.attributes);
     const ValueId volume = e->Unsqueeze(node.operands[0], {2});
-    made.push_back(e->Squeeze(e->Op(node.op_type, {volume}, std::move(attributes)), {2}));
+    made.push_back(
+        e->Squeeze(e->Op(node.op_type, {volume}, std::move(attributes)), {2}));
     return made;
   });
 }

@@ -9,13 +9,10 @@
 #include "absl/strings/str_join.h"
 #include "grad/loss_scaling.h"
 #include "grad/losses.h"
-#include "grad/lower_attention.h"
-#include "grad/lower_control.h"
 #include "grad/lower_dropout.h"
+#include "grad/lower_model.h"
 #include "grad/lower_pooling.h"
 #include "grad/lower_precision.h"
-#include "grad/lower_recurrent.h"
-#include "grad/lower_sequences.h"
 #include "grad/step_loss.h"
 #include "grad/teacher.h"
 #include "grad/updates.h"
@@ -57,10 +54,7 @@ class StepBuilder {
       ASSIGN_OR_RETURN(info_.teacher,
                        TakeTeacher(*options_.distillation, &graph_));
     }
-    LowerControl(builder_);
-    LowerAttention(builder_);
-    LowerSequences(builder_);
-    LowerRecurrent(builder_);
+    LowerModel(builder_);
     ASSIGN_OR_RETURN(operands_.output, FindOutput());
     if (options_.distillation) {
       ASSIGN_OR_RETURN(

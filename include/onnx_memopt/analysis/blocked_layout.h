@@ -14,8 +14,8 @@ namespace onnx_memopt::analysis {
 // blocked layout that a convolution leaves.
 bool KeepsBlockedLayout(const ir::Node& node);
 
-// Whether the runtime copies the image that a pooling reads into that layout, as
-// it does at its default level with every image of two spatial axes that no
+// Whether the runtime copies the image that a pooling reads into that layout,
+// as it does at its default level with every image of two spatial axes that no
 // convolution with constant filters made; not for a pooling that returns
 // positions, too.
 bool CopiesIntoBlocks(const ir::Graph& graph, const ir::Node& pooling,
