@@ -43,6 +43,8 @@ class Network:
         self.heavy = heavy
 
     def source(self, folder):
+        if self.heavy:  # has constants that are no parameters
+            return models.with_weights(self.model.stem, folder)[0]
         path = self.model if self.model.is_absolute() else models.SHARED / self.model
         if not path.exists():
             raise models.Absent(f"{path.name} is not in the shared models")

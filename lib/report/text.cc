@@ -186,7 +186,12 @@ class TextWriter {
     }
     Wrapped(absl::StrCat("  Session options ", text, ": ",
                          FormatBytes(best.peaks.steady_peak_bytes),
-                         " in later runs"),
+                         " in later runs",
+                         // Else glibc keeps what is freed.
+                         best.enable_cpu_mem_arena
+                             ? ""
+                             : ", with MALLOC_MMAP_THRESHOLD_=65536 in the "
+                               "environment"),
             4);
   }
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onnx_memopt._core import Report, TrainReport
     from onnx_memopt._errors import (BudgetError, Error, ModelError,
                                      OptionError)
+    from onnx_memopt._malloc import give_back_freed_memory
     from onnx_memopt._verify import UsageError, VerifyError, VerifyResult
 
 __version__ = "0.1.0"
@@ -30,8 +31,8 @@ __version__ = "0.1.0"
 __all__ = [
     "BudgetError", "Error", "EstimateReport", "ModelError", "OptionError",
     "Report", "TrainReport", "UsageError", "VerifyError", "VerifyResult",
-    "__version__", "analyze", "estimate", "optimize", "session_options",
-    "train_step", "verify",
+    "__version__", "analyze", "estimate", "give_back_freed_memory", "optimize",
+    "session_options", "train_step", "verify",
 ]
 
 # Loaded when first asked for: the program onnx-memopt-verify needs no library.
@@ -40,6 +41,7 @@ _MODULES = {
              "session_options", "train_step", "verify"),
     "_core": ("Report", "TrainReport"),
     "_errors": ("BudgetError", "Error", "ModelError", "OptionError"),
+    "_malloc": ("give_back_freed_memory",),
     "_verify": ("UsageError", "VerifyError", "VerifyResult"),
 }
 

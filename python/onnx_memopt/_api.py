@@ -347,7 +347,9 @@ def session_options(report: Report) -> Any:
 
     An onnxruntime.SessionOptions, or a dict of its attributes where
     onnxruntime is not installed. Optimizers that a session should not run are
-    in `report.recommended_session.disabled_optimizers`.
+    in `report.recommended_session.disabled_optimizers`. Where the arena is off,
+    `give_back_freed_memory` or MALLOC_MMAP_THRESHOLD_ in the environment makes
+    dead tensors go back to the system, which the report counts on.
     """
     best = report.recommended_session
     values: dict[str, Any] = {}

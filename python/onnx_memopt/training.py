@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 from onnx_memopt._errors import OptionError
+from onnx_memopt._malloc import give_back_freed_memory
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +61,8 @@ class Trainer:
         step, start: paths of a step and its initial state that `train_step` or
             `onnx-memopt train` wrote; if not given, they are made.
         session_options: an onnxruntime.SessionOptions; if not given, what the
-            step was planned for.
+            step was planned for. Without an arena that sets the process's
+            malloc, too, by `give_back_freed_memory`.
         providers: as of onnxruntime.InferenceSession.
         options: those of `train_step`, such as optimizer="adamw".
         """
@@ -275,6 +277,8 @@ def _planned_options(step: PathLike) -> Any:
             if name == "execution_order":
                 value = getattr(onnxruntime.ExecutionOrder, value)
             setattr(options, name, value)
+    if not options.enable_cpu_mem_arena:
+        give_back_freed_memory()
     return options
 
 

@@ -14,7 +14,7 @@ from memopt_program import ROOT, SHARED
 from test_dropout import deep_model
 
 sys.path.insert(0, str(ROOT / "python"))
-from onnx_memopt import OptionError  # noqa: E402
+from onnx_memopt import OptionError, training  # noqa: E402
 from onnx_memopt.training import Trainer  # noqa: E402
 
 SLOW = os.environ.get("ONNX_MEMOPT_SLOW") == "1"
@@ -40,7 +40,11 @@ def deep_training(tmp_path):
     ([], True, "DEFAULT"),
     (["--session", "bare"], False, "DEFAULT"),
     (["--session", "bare", "--order", "file"], False, "PRIORITY_BASED")])
-def test_the_session_is_the_one_of_the_plan(flags, arena, order, tmp_path):
+def test_the_session_is_the_one_of_the_plan(flags, arena, order, tmp_path,
+                                            monkeypatch):
+    given_back = []
+    monkeypatch.setattr(training, "give_back_freed_memory",
+                        lambda: given_back.append(True))
     model, _ = deep_model(tmp_path)
     made = trainer(model, tmp_path, "--loss", "mse", "--dim", "batch=16", *flags)
     made.fit(batches(1), progress=False)
@@ -48,6 +52,7 @@ def test_the_session_is_the_one_of_the_plan(flags, arena, order, tmp_path):
     assert options.enable_cpu_mem_arena is arena
     assert options.enable_mem_pattern is arena
     assert options.execution_order.name == order
+    assert bool(given_back) is not arena
 
 
 def batches(count, seed=0):

@@ -8,7 +8,7 @@ import re
 import onnx_memopt
 
 FUNCTIONS = ("analyze", "optimize", "train_step", "estimate", "verify",
-             "session_options")
+             "session_options", "give_back_freed_memory")
 CLASSES = ("Report", "Peak", "RuntimePeaks", "Budget", "SessionOptionsReport",
            "Tensor", "Node", "PassRun", "SweepPoint", "ModelInfo", "Dim",
            "Weights", "TrainReport", "RecomputedSegment", "BudgetPoint")

@@ -50,6 +50,9 @@ function disabled(options: Options): string {
 function code(options: Options, model: string): string {
   const without = disabled(options);
   return [
+    // Else glibc keeps what is freed.
+    ...(options.enable_cpu_mem_arena ? []
+      : ['# in the environment: MALLOC_MMAP_THRESHOLD_=65536']),
     'options = onnxruntime.SessionOptions()',
     ...changes(options).map((line) => `options.${line}`),
     `session = onnxruntime.InferenceSession(${JSON.stringify(model)}, options` +
