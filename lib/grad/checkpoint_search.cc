@@ -53,7 +53,7 @@ int64_t MovesFor(size_t units) {
 int64_t PlannedBudget(int64_t budget, bool arena) {
   constexpr int64_t kMostConstant = 4 << 20;
   const int64_t constant = std::min(kMostConstant, budget / 16);
-  return budget - budget / (arena ? 16 : 48) - constant / (arena ? 1 : 2);
+  return budget - budget / (arena ? 32 : 48) - constant / (arena ? 1 : 2);
 }
 
 absl::Status CheckpointPlanner::AddPoint(
