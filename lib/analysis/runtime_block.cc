@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "analysis/runtime_fusion.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/analysis/timeline.h"
@@ -42,12 +43,16 @@ class Builder {
   absl::StatusOr<RuntimeBlock> Build() {
     ASSIGN_OR_RETURN(const Timeline* timeline,
                      context_.analyses.Get<Timeline>());
-    const std::vector<NodeId> nodes = FileOrder(*timeline);
+    std::vector<NodeId> nodes = FileOrder(*timeline);
+    if (context_.options.fusion) {
+      fusion_.emplace(context_, nodes, graph_.block(out_.block).results);
+      std::erase_if(nodes, [&](NodeId id) { return fusion_->IsInside(id); });
+    }
     out_.steps.reserve(nodes.size());
     out_.values.reserve(nodes.size() * 2);
     index_.reserve(static_cast<unsigned>(nodes.size() * 2));
     for (NodeId id : nodes) AddStep(id);
-    for (RuntimeStep& step : out_.steps) Connect(&step);
+    for (size_t i = 0; i < nodes.size(); ++i) Connect(nodes[i], &out_.steps[i]);
     for (ValueId result : graph_.block(out_.block).results) {
       const int32_t value = ValueOf(result);
       out_.outputs.push_back(value);
@@ -224,7 +229,10 @@ class Builder {
   }
 
   // All results are known by now.
-  void Connect(RuntimeStep* step) {
+  void Connect(NodeId id, RuntimeStep* step) {
+    const ConvolutionFusion::Step* fused =
+        fusion_ ? fusion_->EndingIn(id) : nullptr;
+    if (fused != nullptr) step->node = fused->convolution;
     const Node& node = graph_.node(step->node);
     for (size_t i = 0; i < node.operands.size(); ++i) {
       if (node.operands[i] == kNoValue) continue;
@@ -237,6 +245,10 @@ class Builder {
       if (context_.options.mapped_weights != MappedWeights::kNone) {
         CountMapped(node, i, step);
       }
+    }
+    if (fused != nullptr && fused->sum != kNoValue) {
+      step->inputs.push_back(ValueOf(fused->sum));
+      step->in_place.push_back(step->inputs.back());
     }
     if (!node.blocks.empty()) {
       std::vector<ValueId> uses;
@@ -301,6 +313,7 @@ class Builder {
   const RuntimeContext& context_;
   const ir::Graph& graph_;
   RuntimeBlock out_;
+  std::optional<ConvolutionFusion> fusion_;  // if options.fusion
   llvm::DenseMap<ValueId, int32_t> index_;
   llvm::DenseMap<ValueId, int32_t> mapped_;  // weights that were counted
   bool found_filters_ = false;
