@@ -137,7 +137,7 @@ class Split final : public pass::Pass {
         why_not = absl::StrCat(
             "left as it is: ",
             Gain(before, found->peak_bytes, before_seconds, found->seconds),
-            " is not worth a region that takes all the time that there is");
+            " (predicted) is too little for all the time that there is");
         continue;
       }
       if (!best.has_value() ||

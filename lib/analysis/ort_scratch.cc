@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "analysis/ort_facts.h"
 #include "analysis/runtime_block.h"
-#include "onnx_memopt/analysis/blocked_layout.h"
+#include "analysis/runtime_fusion.h"
 #include "onnx_memopt/analysis/kernel_scratch.h"
 #include "onnx_memopt/ir/flops.h"
 #include "onnx_memopt/support/checked_math.h"
@@ -70,6 +70,10 @@ int64_t ConvThreads(int64_t filters, int64_t outputs, int64_t k,
 }
 
 void Conv(const RuntimeContext& context, const Node& node, RuntimeStep* step) {
+  if (context.options.fusion && !node.results.empty() &&
+      IsInBlocks(context, node.results[0])) {
+    return;
+  }
   const auto x = context.OperandShape(node, 0);
   const auto w = context.OperandShape(node, 1);
   const auto y =
@@ -281,25 +285,6 @@ void ScatterNd(const RuntimeContext& context, const Node& node,
   if (!indices || indices->empty()) return;
   step->malloc_bytes =
       Times(Product(*indices, 0, indices->size() - 1), sizeof(int64_t));
-}
-
-// Whether the runtime has the value in its own layout of images, in blocks of
-// channels: a convolution with constant filters made it, or is before it.
-bool IsInBlocks(const RuntimeContext& context, ir::ValueId value) {
-  for (int steps = 0; steps < ort::kMaxBlockedSteps; ++steps) {
-    const ir::NodeId producer = context.graph.value(value).producer;
-    if (producer == ir::kNoNode) return false;
-    const Node& node = context.graph.node(producer);
-    if (node.op_type == "Conv" && node.domain.empty()) {
-      return node.operands.size() > 1 && context.IsConstant(node.operands[1]);
-    }
-    if (!KeepsBlockedLayout(node) || node.operands.empty() ||
-        node.operands[0] == ir::kNoValue) {
-      return false;
-    }
-    value = node.operands[0];
-  }
-  return true;
 }
 
 // At the default level the runtime pools images in its own layout, and copies

@@ -6,6 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "analysis/ort_facts.h"
+#include "onnx_memopt/analysis/blocked_layout.h"
+
 namespace onnx_memopt::analysis {
 namespace {
 
@@ -29,7 +32,49 @@ ValueId OtherOperand(const Node& node, ValueId operand) {
   return node.operands[node.operands[0] == operand ? 1 : 0];
 }
 
+bool IsActivation(const Node& node) {
+  return IsOp(node, "Relu") || IsOp(node, "Sigmoid") || IsOp(node, "Tanh") ||
+         IsOp(node, "HardSigmoid") || IsOp(node, "HardSwish");
+}
+
+bool IsWholeBlocks(int64_t channels) {
+  return channels % ort::kChannelBlock == 0;
+}
+
+// Whether the runtime lays out the filters in blocks of channels.
+bool TakesBlocks(const RuntimeContext& context, const Node& node) {
+  if (node.operands.size() < 2 || !context.IsConstant(node.operands[1])) {
+    return false;
+  }
+  const std::optional<ConcreteShape> filters = context.OperandShape(node, 1);
+  if (!filters || filters->size() != 4) return false;
+  const int64_t group = std::max<int64_t>(IntAttribute(node, "group", 1), 1);
+  const int64_t channels = (*filters)[1];
+  if (group == 1) {
+    // Of images with few channels it reads the plain layout.
+    return channels < ort::kChannelBlock || channels % ort::kChannelAlign == 0;
+  }
+  if (!IsWholeBlocks((*filters)[0])) return false;
+  if (channels == 1 && (*filters)[0] == group) return true;
+  return IsWholeBlocks(channels) && IsWholeBlocks((*filters)[0] / group);
+}
+
 }  // namespace
+
+bool IsInBlocks(const RuntimeContext& context, ValueId value) {
+  for (int steps = 0; steps < ort::kMaxBlockedSteps; ++steps) {
+    const NodeId producer = context.graph.value(value).producer;
+    if (producer == kNoNode) return false;
+    const Node& node = context.graph.node(producer);
+    if (IsOp(node, "Conv")) return TakesBlocks(context, node);
+    if (!KeepsBlockedLayout(node) || node.operands.empty() ||
+        node.operands[0] == kNoValue) {
+      return false;
+    }
+    value = node.operands[0];
+  }
+  return true;
+}
 
 ConvolutionFusion::ConvolutionFusion(const RuntimeContext& context,
                                      absl::Span<const NodeId> nodes,
@@ -54,51 +99,60 @@ ConvolutionFusion::ConvolutionFusion(const RuntimeContext& context,
   for (ValueId result : results) {
     if (result != kNoValue) uses_[result] += 2;
   }
-  std::vector<NodeId> inside;
   for (NodeId id : nodes) {
     const Node& node = graph.node(id);
     if (!IsOp(node, "Conv") || node.operands.size() < 2 ||
         !context.IsConstant(node.operands[1])) {
       continue;
     }
-    inside.clear();
-    const Step step = Follow(id, &inside);
-    if (inside.empty()) continue;
-    inside_.insert(inside.begin(), inside.end());
-    by_last_[step.last] = step;
+    const Step step = Follow(id);
+    if (step.last != id) steps_[id] = step;
   }
 }
 
-const ConvolutionFusion::Step* ConvolutionFusion::EndingIn(NodeId node) const {
-  const auto it = by_last_.find(node);
-  return it == by_last_.end() ? nullptr : &it->second;
+const ConvolutionFusion::Step* ConvolutionFusion::With(
+    NodeId convolution) const {
+  const auto it = steps_.find(convolution);
+  return it == steps_.end() ? nullptr : &it->second;
 }
 
-ConvolutionFusion::Step ConvolutionFusion::Follow(
-    NodeId convolution, std::vector<NodeId>* inside) const {
+ConvolutionFusion::Step ConvolutionFusion::Follow(NodeId convolution) {
   const ir::Graph& graph = context_.graph;
-  Step step{.convolution = convolution, .last = convolution};
-  while (step.sum == kNoValue) {
+  Step step{.last = convolution};
+  const bool in_blocks =
+      IsInBlocks(context_, graph.node(convolution).results[0]);
+  for (bool is_activated = false; !is_activated;) {
     const ValueId image = graph.node(step.last).results[0];
     const auto uses = uses_.find(image);
     if (uses == uses_.end() || uses->second != 1) break;
     const NodeId reader = reader_.find(image)->second;
     const Node& next = graph.node(reader);
-    if (by_last_.contains(reader)) break;
-    if (!IsFoldedInto(image, next)) {
-      // A sum of two images.
-      if (!IsOp(next, "Add") && !IsOp(next, "Sum")) break;
-      const ValueId other = OtherOperand(next, image);
-      if (other == kNoValue || context_.IsConstant(other) ||
-          context_.ShapeOf(other) != context_.ShapeOf(image)) {
-        break;
+    // A sum of two convolutions runs with the first.
+    if (taken_.contains(reader)) break;
+    if (step.sum != kNoValue || !IsFoldedInto(image, next)) {
+      if (!in_blocks) break;
+      is_activated = IsActivation(next);
+      if (!is_activated) {
+        if (step.sum != kNoValue) break;
+        step.sum = AddedTo(image, next);
+        if (step.sum == kNoValue) break;
       }
-      step.sum = other;
     }
-    inside->push_back(step.last);
+    taken_.insert(reader);
     step.last = reader;
   }
   return step;
+}
+
+// The other image of a sum; kNoValue if the runtime does not add it while the
+// convolution runs.
+ValueId ConvolutionFusion::AddedTo(ValueId image, const Node& node) const {
+  if (!IsOp(node, "Add") && !IsOp(node, "Sum")) return kNoValue;
+  const ValueId other = OtherOperand(node, image);
+  return other != kNoValue && IsInBlocks(context_, other) &&
+                 context_.ShapeOf(other) == context_.ShapeOf(image)
+             ? other
+             : kNoValue;
 }
 
 // True if the node does the same to all of a channel, by constants.

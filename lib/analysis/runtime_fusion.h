@@ -4,7 +4,8 @@
 //   n = BatchNormalization(c, constants)     folded into the filters
 //   y = Add(n, skip)                         written over `skip`
 //
-// Neither c nor n is ever there. Activations behind it run in place anyway.
+// Neither c nor n is ever there. Sums and activations run with it where images
+// are in the runtime's own layout, in blocks of channels.
 // Private to lib/analysis.
 #ifndef ONNX_MEMOPT_LIB_ANALYSIS_RUNTIME_FUSION_H_
 #define ONNX_MEMOPT_LIB_ANALYSIS_RUNTIME_FUSION_H_
@@ -19,10 +20,13 @@
 
 namespace onnx_memopt::analysis {
 
+// Whether the runtime, at its default level, has the value in its own layout
+// of images: a convolution with constant filters made it, or is before it.
+bool IsInBlocks(const RuntimeContext& context, ir::ValueId value);
+
 class ConvolutionFusion {
  public:
   struct Step {
-    ir::NodeId convolution = ir::kNoNode;
     ir::NodeId last = ir::kNoNode;   // makes the result
     ir::ValueId sum = ir::kNoValue;  // what is added to it, if anything
   };
@@ -32,20 +36,22 @@ class ConvolutionFusion {
                     absl::Span<const ir::NodeId> nodes,
                     absl::Span<const ir::ValueId> results);
 
-  // The step whose result this node makes; null where it runs by itself.
-  const Step* EndingIn(ir::NodeId node) const;
-  // True for nodes of a step that do not make its result.
-  bool IsInside(ir::NodeId node) const { return inside_.contains(node); }
+  bool empty() const { return steps_.empty(); }
+  // What runs with this convolution; null where it runs by itself.
+  const Step* With(ir::NodeId convolution) const;
+  // True for nodes that run with a convolution before them.
+  bool IsTaken(ir::NodeId node) const { return taken_.contains(node); }
 
  private:
-  Step Follow(ir::NodeId convolution, std::vector<ir::NodeId>* inside) const;
+  Step Follow(ir::NodeId convolution);
+  ir::ValueId AddedTo(ir::ValueId image, const ir::Node& node) const;
   bool IsFoldedInto(ir::ValueId image, const ir::Node& node) const;
 
   const RuntimeContext& context_;
   llvm::DenseMap<ir::ValueId, int> uses_;
   llvm::DenseMap<ir::ValueId, ir::NodeId> reader_;  // one of them
-  llvm::DenseSet<ir::NodeId> inside_;
-  llvm::DenseMap<ir::NodeId, Step> by_last_;
+  llvm::DenseSet<ir::NodeId> taken_;
+  llvm::DenseMap<ir::NodeId, Step> steps_;  // by convolution
 };
 
 }  // namespace onnx_memopt::analysis
