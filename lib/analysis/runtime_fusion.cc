@@ -41,11 +41,14 @@ bool IsWholeBlocks(int64_t channels) {
   return channels % ort::kChannelBlock == 0;
 }
 
+bool TakesConstants(const RuntimeContext& context, const Node& convolution) {
+  return convolution.operands.size() > 1 &&
+         context.IsConstant(convolution.operands[1]);
+}
+
 // Whether the runtime lays out the filters in blocks of channels.
 bool TakesBlocks(const RuntimeContext& context, const Node& node) {
-  if (node.operands.size() < 2 || !context.IsConstant(node.operands[1])) {
-    return false;
-  }
+  if (!TakesConstants(context, node)) return false;
   const std::optional<ConcreteShape> filters = context.OperandShape(node, 1);
   if (!filters || filters->size() != 4) return false;
   const int64_t group = std::max<int64_t>(IntAttribute(node, "group", 1), 1);
@@ -84,16 +87,14 @@ ConvolutionFusion::ConvolutionFusion(const RuntimeContext& context,
   std::vector<ValueId> captured;
   for (NodeId id : nodes) {
     const Node& node = graph.node(id);
-    const auto read = [&](ValueId value) {
-      if (value == kNoValue) return;
-      ++uses_[value];
-      reader_[value] = id;
+    const auto use = [&](ValueId value) {
+      if (value != kNoValue) ++uses_[value];
     };
-    for (ValueId operand : node.operands) read(operand);
+    for (ValueId operand : node.operands) use(operand);
     if (node.blocks.empty()) continue;
     captured.clear();
     CollectUses(graph, id, &captured);
-    for (ValueId value : captured) read(value);
+    for (ValueId value : captured) use(value);
   }
   // Has to be there in the end.
   for (ValueId result : results) {
@@ -101,12 +102,19 @@ ConvolutionFusion::ConvolutionFusion(const RuntimeContext& context,
   }
   for (NodeId id : nodes) {
     const Node& node = graph.node(id);
-    if (!IsOp(node, "Conv") || node.operands.size() < 2 ||
-        !context.IsConstant(node.operands[1])) {
+    if (IsOp(node, "Conv") && TakesConstants(context, node)) {
+      open_[node.results[0]] = id;
       continue;
     }
-    const Step step = Follow(id);
-    if (step.last != id) steps_[id] = step;
+    // Of a sum of two convolutions the first runs with it.
+    for (ValueId operand : node.operands) {
+      if (operand == kNoValue) continue;
+      const auto it = open_.find(operand);
+      if (it != open_.end() && uses_[operand] == 1 &&
+          Take(it->second, operand, id)) {
+        break;
+      }
+    }
   }
 }
 
@@ -116,32 +124,26 @@ const ConvolutionFusion::Step* ConvolutionFusion::With(
   return it == steps_.end() ? nullptr : &it->second;
 }
 
-ConvolutionFusion::Step ConvolutionFusion::Follow(NodeId convolution) {
-  const ir::Graph& graph = context_.graph;
-  Step step{.last = convolution};
-  const bool in_blocks =
-      IsInBlocks(context_, graph.node(convolution).results[0]);
-  for (bool is_activated = false; !is_activated;) {
-    const ValueId image = graph.node(step.last).results[0];
-    const auto uses = uses_.find(image);
-    if (uses == uses_.end() || uses->second != 1) break;
-    const NodeId reader = reader_.find(image)->second;
-    const Node& next = graph.node(reader);
-    // A sum of two convolutions runs with the first.
-    if (taken_.contains(reader)) break;
-    if (step.sum != kNoValue || !IsFoldedInto(image, next)) {
-      if (!in_blocks) break;
-      is_activated = IsActivation(next);
-      if (!is_activated) {
-        if (step.sum != kNoValue) break;
-        step.sum = AddedTo(image, next);
-        if (step.sum == kNoValue) break;
-      }
+// Lets a convolution that makes `image` run with what reads it, if it can.
+bool ConvolutionFusion::Take(NodeId convolution, ValueId image, NodeId reader) {
+  const Node& next = context_.graph.node(reader);
+  Step step = steps_.lookup(convolution);  // empty where there is none
+  const bool is_activation = IsActivation(next);
+  if (step.sum != kNoValue || !IsFoldedInto(image, next)) {
+    const Node& node = context_.graph.node(convolution);
+    if (!IsInBlocks(context_, node.results[0])) return false;
+    if (!is_activation) {
+      if (step.sum != kNoValue) return false;
+      step.sum = AddedTo(image, next);
+      if (step.sum == kNoValue) return false;
     }
-    taken_.insert(reader);
-    step.last = reader;
   }
-  return step;
+  step.last = reader;
+  steps_[convolution] = step;
+  taken_.insert(reader);
+  open_.erase(image);
+  if (!is_activation) open_[next.results[0]] = convolution;
+  return true;
 }
 
 // The other image of a sum; kNoValue if the runtime does not add it while the

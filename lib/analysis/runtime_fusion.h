@@ -43,13 +43,14 @@ class ConvolutionFusion {
   bool IsTaken(ir::NodeId node) const { return taken_.contains(node); }
 
  private:
-  Step Follow(ir::NodeId convolution);
+  bool Take(ir::NodeId convolution, ir::ValueId image, ir::NodeId reader);
   ir::ValueId AddedTo(ir::ValueId image, const ir::Node& node) const;
   bool IsFoldedInto(ir::ValueId image, const ir::Node& node) const;
 
   const RuntimeContext& context_;
   llvm::DenseMap<ir::ValueId, int> uses_;
-  llvm::DenseMap<ir::ValueId, ir::NodeId> reader_;  // one of them
+  // Convolutions by what they have come to, while more may run with them.
+  llvm::DenseMap<ir::ValueId, ir::NodeId> open_;
   llvm::DenseSet<ir::NodeId> taken_;
   llvm::DenseMap<ir::NodeId, Step> steps_;  // by convolution
 };
