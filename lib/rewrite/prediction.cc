@@ -13,13 +13,6 @@ namespace {
 constexpr double kWorth = 0.97;
 constexpr int64_t kSlackBytes = 64 << 10;
 
-// Of what runs, not step by step of what is in the graph.
-analysis::RuntimeOptions PeakOptions() {
-  analysis::RuntimeOptions options = RewriteOptions();
-  options.fusion = true;
-  return options;
-}
-
 }  // namespace
 
 absl::Status CheckSizesKnown(analysis::AnalysisManager& analyses) {
@@ -45,6 +38,12 @@ analysis::RuntimeOptions RewriteOptions() {
   return {.threads = 2,
           .folding = true,
           .mapped_weights = analysis::MappedWeights::kNone};
+}
+
+analysis::RuntimeOptions PeakOptions() {
+  analysis::RuntimeOptions options = RewriteOptions();
+  options.fusion = true;
+  return options;
 }
 
 absl::StatusOr<analysis::RuntimePrediction> PredictForRewrite(
