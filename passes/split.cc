@@ -81,9 +81,9 @@ class Split final : public pass::Pass {
     }
     ASSIGN_OR_RETURN(const MemoryProfile* profile,
                      context.analyses().Get<MemoryProfile>());
-    ASSIGN_OR_RETURN(const analysis::RuntimePrediction now,
-                     rewrite::PredictForRewrite(graph));
-    const int64_t before = now.peak_first_bytes;
+    ASSIGN_OR_RETURN(const rewrite::RewritePeaks now,
+                     rewrite::PeaksForRewrite(graph));
+    const int64_t before = now.first_bytes;
     const std::optional<int64_t> budget = context.goals().budget_bytes;
     if (budget && before <= *budget - kSteadyBytes) {
       context.Remark("left as it is: the peak is within the budget");
@@ -127,7 +127,7 @@ class Split final : public pass::Pass {
                                  : context.goals().max_slowdown;
       ASSIGN_OR_RETURN(
           std::optional<Found> found,
-          Search(std::move(start), phases, options, before, context,
+          Search(std::move(start), phases, options, now, context,
                  form.norms.has_value() ? nullptr : &why_not));
       if (!found.has_value()) continue;
       // What the runtime fuses may take less than is known here, and halos are
@@ -183,11 +183,10 @@ class Split final : public pass::Pass {
   };
 
   // Splits regions of `graph`, in which norms may be written in two phases,
-  // until none helps; nullopt if no state is better than `before_bytes`, and
-  // then `why_not`, unless it is null, says why.
+  // until none helps; nullopt if no state is better than `before`, and then `why_not`, unless it is null, says why.
   absl::StatusOr<std::optional<Found>> Search(
       Graph graph, const rewrite::TwoPhases& phases,
-      rewrite::SplitSearchOptions options, int64_t before_bytes,
+      rewrite::SplitSearchOptions options, const rewrite::RewritePeaks& before,
       const pass::PassContext& context, std::string* why_not) const {
     const std::optional<int64_t> budget = context.goals().budget_bytes;
     options.together = phases.together();
@@ -199,7 +198,7 @@ class Split final : public pass::Pass {
     // and the peak falls when the last of them is split. What comes after the
     // best of all states is dropped.
     std::optional<Found> best;
-    int64_t best_bytes = before_bytes;
+    int64_t best_bytes = before.first_bytes;
     // What is written in two phases and in no region is as it was.
     std::optional<Graph> restored;
     const auto whole = [&]() -> const Graph& {
@@ -231,17 +230,20 @@ class Split final : public pass::Pass {
           FormatBytes(found->after_bytes)));
       RETURN_IF_ERROR(SplitRegion(graph, found->plan).status());
       const Graph& now_whole = whole();
-      ASSIGN_OR_RETURN(const analysis::RuntimePrediction then,
-                       rewrite::PredictForRewrite(now_whole));
+      ASSIGN_OR_RETURN(const rewrite::RewritePeaks then,
+                       rewrite::PeaksForRewrite(now_whole));
       ASSIGN_OR_RETURN(seconds, rewrite::PredictSeconds(now_whole));
       reason = absl::StrCat(
           "left as it is: ", remarks.size(),
           remarks.size() == 1 ? " region" : " regions", " would not pay, ",
-          Gain(before_bytes, then.peak_first_bytes, before_seconds, seconds),
-          " (predicted)");
+          Gain(before.first_bytes, then.first_bytes, before_seconds, seconds),
+          ", without its arena ", FormatBytes(before.bare_bytes), " -> ",
+          FormatBytes(then.bare_bytes), " (predicted)");
       if (seconds > context.max_seconds()) break;
-      if (rewrite::Pays(best_bytes, then.peak_first_bytes)) {
-        best_bytes = then.peak_first_bytes;
+      // The arena's regions are so coarse that its peak may fall by chance.
+      if (rewrite::Pays(best_bytes, then.first_bytes) &&
+          rewrite::Pays(before.bare_bytes, then.bare_bytes)) {
+        best_bytes = then.first_bytes;
         best = Found{.graph = now_whole.Clone(),
                      .peak_bytes = best_bytes,
                      .seconds = seconds,
