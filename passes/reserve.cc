@@ -191,7 +191,7 @@ class Reserve final : public pass::Pass {
   }
 
  private:
-  static constexpr int64_t kMinGainBytes = 1 << 20;
+  static constexpr int64_t kMinGainBytes = 512 << 10;
   // Each size of the region is a copy of the graph and a prediction.
   static constexpr size_t kMaxNodes = 20'000;
 

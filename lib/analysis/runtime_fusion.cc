@@ -41,9 +41,12 @@ bool IsWholeBlocks(int64_t channels) {
   return channels % ort::kChannelBlock == 0;
 }
 
+// The runtime looks for constants in the graph of the convolution alone.
 bool TakesConstants(const RuntimeContext& context, const Node& convolution) {
-  return convolution.operands.size() > 1 &&
-         context.IsConstant(convolution.operands[1]);
+  if (convolution.operands.size() < 2) return false;
+  const ValueId filters = convolution.operands[1];
+  return context.IsConstant(filters) &&
+         context.graph.value(filters).block == convolution.block;
 }
 
 // Whether the runtime lays out the filters in blocks of channels.
