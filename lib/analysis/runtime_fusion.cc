@@ -42,11 +42,20 @@ bool IsWholeBlocks(int64_t channels) {
 }
 
 // The runtime looks for constants in the graph of the convolution alone.
+bool IsOwnConstant(const RuntimeContext& context, const Node& node,
+                   ValueId operand) {
+  return operand == kNoValue ||
+         (context.IsConstant(operand) &&
+          context.graph.value(operand).block == node.block);
+}
+
+// Filters and bias.
 bool TakesConstants(const RuntimeContext& context, const Node& convolution) {
-  if (convolution.operands.size() < 2) return false;
-  const ValueId filters = convolution.operands[1];
-  return context.IsConstant(filters) &&
-         context.graph.value(filters).block == convolution.block;
+  return convolution.operands.size() > 1 &&
+         std::all_of(convolution.operands.begin() + 1,
+                     convolution.operands.end(), [&](ValueId operand) {
+                       return IsOwnConstant(context, convolution, operand);
+                     });
 }
 
 // Whether the runtime lays out the filters in blocks of channels.

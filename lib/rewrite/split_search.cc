@@ -449,13 +449,14 @@ class SplitSearch::Place {
     ASSIGN_OR_RETURN(const WorkingMemory after,
                      WorkingMemoryOf(changed, analyses, plan.block));
     const auto& nodes = changed.block(plan.block).nodes;
-    // Nodes before the region and after it are where they were.
+    // Nodes behind the region are where they were; some of those before it may
+    // have gone along, such as what makes filters.
     const size_t same_after = static_cast<size_t>(flow_.size() - 1 - last);
-    for (size_t p = static_cast<size_t>(first); p + same_after < nodes.size();
-         ++p) {
+    for (size_t p = 0; p + same_after < nodes.size(); ++p) {
       // A node that stood among those of the region has a peak of its own,
       // which is no worse for it.
       const int old = flow_.position(nodes[p]);
+      if (old >= 0 && old < first) continue;
       if (options_.between_norms && old >= 0 && old != memory_.peak_step &&
           after.bytes[p] <= memory_.bytes[old]) {
         continue;
