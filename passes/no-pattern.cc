@@ -36,6 +36,7 @@
 #include "onnx_memopt/pass/pass_options.h"
 #include "onnx_memopt/rewrite/always_branch.h"
 #include "onnx_memopt/rewrite/builder.h"
+#include "onnx_memopt/rewrite/lay_out_filters.h"
 #include "onnx_memopt/rewrite/outline.h"
 #include "onnx_memopt/rewrite/prediction.h"
 #include "onnx_memopt/rewrite/raise_opset.h"
@@ -220,6 +221,7 @@ class NoPattern final : public pass::Pass {
     main.insert(main.end(), branch.condition_nodes().begin(),
                 branch.condition_nodes().end());
     main.push_back(graph.block(body).owner);
+    rewrite::LayOutFilters(builder, body);
   }
 
   // Nodes that compute a large tensor from weights alone, with what they read,

@@ -192,7 +192,7 @@ class Reorder final : public pass::Pass {
     ASSIGN_OR_RETURN(const MemoryProfile* profile,
                      analyses.Get<MemoryProfile>());
     Peaks peaks{.live = profile->block(block).peak_bytes};
-    const analysis::RuntimeOptions options = rewrite::RewriteOptions();
+    const analysis::RuntimeOptions options = rewrite::PeakOptions();
     ASSIGN_OR_RETURN(peaks.runtime, PredictRuntime(graph, analyses, options));
     ASSIGN_OR_RETURN(peaks.main_bare,
                      PredictBarePeak(graph, analyses, options));

@@ -191,7 +191,7 @@ class Reserve final : public pass::Pass {
   }
 
  private:
-  static constexpr int64_t kMinGainBytes = 1 << 20;
+  static constexpr int64_t kMinGainBytes = 512 << 10;
   // Each size of the region is a copy of the graph and a prediction.
   static constexpr size_t kMaxNodes = 20'000;
 
@@ -209,9 +209,8 @@ class Reserve final : public pass::Pass {
     }
     const absl::StatusOr<std::vector<ValueId>> inputs = Inputs(graph);
     if (!inputs.ok()) return context.LeaveAsIs(inputs.status());
-    ASSIGN_OR_RETURN(
-        const analysis::RuntimePrediction now,
-        analysis::PredictRuntime(graph, analyses, rewrite::RewriteOptions()));
+    ASSIGN_OR_RETURN(const analysis::RuntimePrediction now,
+                     rewrite::PredictForRewrite(graph));
     std::optional<Graph> best;
     const int64_t before_bytes =
         std::max(now.peak_first_bytes, now.peak_steady_bytes);

@@ -81,9 +81,9 @@ class Split final : public pass::Pass {
     }
     ASSIGN_OR_RETURN(const MemoryProfile* profile,
                      context.analyses().Get<MemoryProfile>());
-    ASSIGN_OR_RETURN(const analysis::RuntimePrediction now,
-                     rewrite::PredictForRewrite(graph));
-    const int64_t before = now.peak_first_bytes;
+    ASSIGN_OR_RETURN(const rewrite::RewritePeaks now,
+                     rewrite::PeaksForRewrite(graph));
+    const int64_t before = now.first_bytes;
     const std::optional<int64_t> budget = context.goals().budget_bytes;
     if (budget && before <= *budget - kSteadyBytes) {
       context.Remark("left as it is: the peak is within the budget");
@@ -106,6 +106,7 @@ class Split final : public pass::Pass {
     rewrite::TwoPhaseOptions again = large;
     again.again_bytes = peak / kAgainPartOfPeak;
     std::optional<Found> best;
+    std::string why_not;
     for (const Form& form :
          {Form{}, Form{.one_for_all = true}, Form{.norms = large},
           Form{.norms = again, .few_parts = true}, Form{.norms = again}}) {
@@ -126,12 +127,17 @@ class Split final : public pass::Pass {
                                  : context.goals().max_slowdown;
       ASSIGN_OR_RETURN(
           std::optional<Found> found,
-          Search(std::move(start), phases, options, before, context));
+          Search(std::move(start), phases, options, now, context,
+                 form.norms.has_value() ? nullptr : &why_not));
       if (!found.has_value()) continue;
       // What the runtime fuses may take less than is known here, and halos are
       // paid for in any case.
       if (form.one_for_all && static_cast<double>(found->peak_bytes) >
                                   kWorthAllTime * static_cast<double>(before)) {
+        why_not = absl::StrCat(
+            "left as it is: ",
+            Gain(before, found->peak_bytes, before_seconds, found->seconds),
+            " (predicted) is too little for all the time that there is");
         continue;
       }
       if (!best.has_value() ||
@@ -140,7 +146,10 @@ class Split final : public pass::Pass {
       }
       if (budget && best->peak_bytes <= *budget - kSteadyBytes) break;
     }
-    if (!best.has_value()) return false;
+    if (!best.has_value()) {
+      if (!why_not.empty()) context.Remark(why_not);
+      return false;
+    }
     graph = std::move(best->graph);
     context.analyses().InvalidateAll();
     for (size_t i = 0; i < std::min(best->remarks.size(), kShownRegions); ++i) {
@@ -148,10 +157,8 @@ class Split final : public pass::Pass {
     }
     context.Remark(absl::StrCat(
         best->remarks.size(),
-        best->remarks.size() == 1 ? " region" : " regions",
-        ", first run in ONNX Runtime ", FormatBytes(before), " -> ",
-        FormatBytes(best->peak_bytes), ", time ",
-        absl::StrFormat("%+.0f %%", 100 * (best->seconds / before_seconds - 1)),
+        best->remarks.size() == 1 ? " region" : " regions", ", ",
+        Gain(before, best->peak_bytes, before_seconds, best->seconds),
         " (predicted)"));
     return true;
   }
@@ -176,11 +183,11 @@ class Split final : public pass::Pass {
   };
 
   // Splits regions of `graph`, in which norms may be written in two phases,
-  // until none helps; nullopt if no state is better than `before_bytes`.
+  // until none helps; nullopt if no state is better than `before`, and then `why_not`, unless it is null, says why.
   absl::StatusOr<std::optional<Found>> Search(
       Graph graph, const rewrite::TwoPhases& phases,
-      rewrite::SplitSearchOptions options, int64_t before_bytes,
-      const pass::PassContext& context) const {
+      rewrite::SplitSearchOptions options, const rewrite::RewritePeaks& before,
+      const pass::PassContext& context, std::string* why_not) const {
     const std::optional<int64_t> budget = context.goals().budget_bytes;
     options.together = phases.together();
     options.between_norms = !options.together.empty();
@@ -191,7 +198,7 @@ class Split final : public pass::Pass {
     // and the peak falls when the last of them is split. What comes after the
     // best of all states is dropped.
     std::optional<Found> best;
-    int64_t best_bytes = before_bytes;
+    int64_t best_bytes = before.first_bytes;
     // What is written in two phases and in no region is as it was.
     std::optional<Graph> restored;
     const auto whole = [&]() -> const Graph& {
@@ -201,13 +208,20 @@ class Split final : public pass::Pass {
       return *restored;
     };
     ASSIGN_OR_RETURN(double seconds, rewrite::PredictSeconds(whole()));
+    const double before_seconds = seconds;
+    std::string reason;
     while (static_cast<int64_t>(remarks.size()) < max_regions_) {
       // What is written in two phases and not split yet does not stay.
       ASSIGN_OR_RETURN(const double now, rewrite::PredictSeconds(graph));
       search.set_max_seconds(context.max_seconds() + now - seconds);
       ASSIGN_OR_RETURN(const std::optional<rewrite::SplitFound> found,
                        search.Find(graph));
-      if (!found.has_value()) break;
+      if (!found.has_value()) {
+        if (remarks.empty()) {
+          reason = absl::StrCat("left as it is: ", search.tally().ToString());
+        }
+        break;
+      }
       remarks.push_back(absl::StrCat(
           Printable(graph.DisplayName(found->plan.nodes.front().node)), " to ",
           Printable(graph.DisplayName(found->plan.nodes.back().node)), " (",
@@ -216,12 +230,20 @@ class Split final : public pass::Pass {
           FormatBytes(found->after_bytes)));
       RETURN_IF_ERROR(SplitRegion(graph, found->plan).status());
       const Graph& now_whole = whole();
-      ASSIGN_OR_RETURN(const analysis::RuntimePrediction then,
-                       rewrite::PredictForRewrite(now_whole));
+      ASSIGN_OR_RETURN(const rewrite::RewritePeaks then,
+                       rewrite::PeaksForRewrite(now_whole));
       ASSIGN_OR_RETURN(seconds, rewrite::PredictSeconds(now_whole));
+      reason = absl::StrCat(
+          "left as it is: ", remarks.size(),
+          remarks.size() == 1 ? " region" : " regions", " would not pay, ",
+          Gain(before.first_bytes, then.first_bytes, before_seconds, seconds),
+          ", without its arena ", FormatBytes(before.bare_bytes), " -> ",
+          FormatBytes(then.bare_bytes), " (predicted)");
       if (seconds > context.max_seconds()) break;
-      if (rewrite::Pays(best_bytes, then.peak_first_bytes)) {
-        best_bytes = then.peak_first_bytes;
+      // The arena's regions are so coarse that its peak may fall by chance.
+      if (rewrite::Pays(best_bytes, then.first_bytes) &&
+          rewrite::Pays(before.bare_bytes, then.bare_bytes)) {
+        best_bytes = then.first_bytes;
         best = Found{.graph = now_whole.Clone(),
                      .peak_bytes = best_bytes,
                      .seconds = seconds,
@@ -229,7 +251,17 @@ class Split final : public pass::Pass {
       }
       if (budget && best_bytes <= *budget - kSteadyBytes) break;
     }
+    if (why_not != nullptr) *why_not = std::move(reason);
     return best;
+  }
+
+  static std::string Gain(int64_t before_bytes, int64_t after_bytes,
+                          double before_seconds, double after_seconds) {
+    return absl::StrCat(
+        "first run in ONNX Runtime ", FormatBytes(before_bytes), " -> ",
+        FormatBytes(after_bytes), ", time ",
+        absl::StrFormat("%+.0f %%",
+                        100 * (after_seconds / before_seconds - 1)));
   }
 
   // What later runs take more than the first, beside tensors.

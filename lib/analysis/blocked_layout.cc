@@ -34,9 +34,6 @@ bool KeepsBlockedLayout(const ir::Node& node) {
          std::end(kOps);
 }
 
-namespace {
-
-// Whether a convolution with constant filters made the value, or is before it.
 bool IsInBlocks(const ir::Graph& graph, ir::ValueId value,
                 absl::FunctionRef<bool(ir::ValueId)> is_constant) {
   for (int steps = 0; steps < ort::kMaxBlockedSteps; ++steps) {
@@ -54,8 +51,6 @@ bool IsInBlocks(const ir::Graph& graph, ir::ValueId value,
   }
   return true;
 }
-
-}  // namespace
 
 bool CopiesIntoBlocks(const ir::Graph& graph, const ir::Node& pooling,
                       absl::FunctionRef<bool(ir::ValueId)> is_constant) {

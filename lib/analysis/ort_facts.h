@@ -42,6 +42,8 @@ inline constexpr int64_t kGemmThreadAlign = 16;
 // Channels in a block of the runtime's own layout of images: 8, or 16 where the
 // machine has AVX-512. It has images in it whose channels are whole blocks.
 inline constexpr int64_t kChannelBlock = 8;
+// A convolution of images with more channels takes multiples of this.
+inline constexpr int64_t kChannelAlign = 4;
 // How far back it is looked for what made an image in that layout.
 inline constexpr int kMaxBlockedSteps = 64;
 

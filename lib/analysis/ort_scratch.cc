@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "analysis/ort_facts.h"
 #include "analysis/runtime_block.h"
+#include "analysis/runtime_fusion.h"
 #include "onnx_memopt/analysis/blocked_layout.h"
 #include "onnx_memopt/analysis/kernel_scratch.h"
 #include "onnx_memopt/ir/flops.h"
@@ -70,6 +71,10 @@ int64_t ConvThreads(int64_t filters, int64_t outputs, int64_t k,
 }
 
 void Conv(const RuntimeContext& context, const Node& node, RuntimeStep* step) {
+  if (context.options.fusion && !node.results.empty() &&
+      IsInBlocks(context, node.results[0])) {
+    return;
+  }
   const auto x = context.OperandShape(node, 0);
   const auto w = context.OperandShape(node, 1);
   const auto y =

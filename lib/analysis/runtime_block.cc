@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "analysis/runtime_fusion.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/analysis/timeline.h"
@@ -42,12 +43,9 @@ class Builder {
   absl::StatusOr<RuntimeBlock> Build() {
     ASSIGN_OR_RETURN(const Timeline* timeline,
                      context_.analyses.Get<Timeline>());
-    const std::vector<NodeId> nodes = FileOrder(*timeline);
-    out_.steps.reserve(nodes.size());
-    out_.values.reserve(nodes.size() * 2);
-    index_.reserve(static_cast<unsigned>(nodes.size() * 2));
-    for (NodeId id : nodes) AddStep(id);
-    for (RuntimeStep& step : out_.steps) Connect(&step);
+    std::vector<NodeId> nodes = FileOrder(*timeline);
+    if (context_.options.fusion) Fuse(&nodes);
+    AddSteps(nodes);
     for (ValueId result : graph_.block(out_.block).results) {
       const int32_t value = ValueOf(result);
       out_.outputs.push_back(value);
@@ -62,6 +60,43 @@ class Builder {
   }
 
  private:
+  void AddSteps(const std::vector<NodeId>& nodes) {
+    out_.steps.reserve(nodes.size());
+    out_.values.reserve(nodes.size() * 2);
+    index_.reserve(static_cast<unsigned>(nodes.size() * 2));
+    for (NodeId id : nodes) AddStep(id);
+    for (RuntimeStep& step : out_.steps) Connect(&step);
+  }
+
+  // Nodes of the graph that the runtime makes of this one. It goes through the
+  // nodes as it would run them, and what works on images in blocks of channels
+  // is made anew then, so that it has the highest indices.
+  void Fuse(std::vector<NodeId>* nodes) {
+    ConvolutionFusion fusion(context_, *nodes,
+                             graph_.block(out_.block).results);
+    if (fusion.empty()) return;
+    Builder apart(context_, out_.block);
+    apart.AddSteps(*nodes);
+    std::vector<NodeId> blocked;
+    for (int32_t i : RunOrder(apart.out_, ExecutionOrder::kDefault)) {
+      const NodeId id = (*nodes)[static_cast<size_t>(i)];
+      const auto& results = graph_.node(id).results;
+      if (!results.empty() && results[0] != kNoValue &&
+          IsInBlocks(context_, results[0])) {
+        blocked.push_back(id);
+      }
+    }
+    const llvm::DenseSet<NodeId> is_blocked(blocked.begin(), blocked.end());
+    std::erase_if(*nodes, [&](NodeId id) { return is_blocked.contains(id); });
+    nodes->insert(nodes->end(), blocked.begin(), blocked.end());
+    std::erase_if(*nodes, [&](NodeId id) { return fusion.IsTaken(id); });
+    fusion_.emplace(std::move(fusion));
+  }
+
+  const ConvolutionFusion::Step* FusedWith(NodeId id) const {
+    return fusion_ ? fusion_->With(id) : nullptr;
+  }
+
   // A graph that is fed anything else, what its nodes capture included, is run
   // without a memory pattern; so is a model with an input that has no shape.
   bool IsFedTensors() const {
@@ -210,13 +245,16 @@ class Builder {
     const auto index = static_cast<int32_t>(out_.steps.size());
     RuntimeStep step;
     step.node = id;
-    for (ValueId result : node.results) {
+    const ConvolutionFusion::Step* fused = FusedWith(id);
+    const auto& results =
+        fused == nullptr ? node.results : graph_.node(fused->last).results;
+    for (ValueId result : results) {
       if (result == kNoValue) continue;
       const int32_t value = ValueOf(result);
       out_.values[static_cast<size_t>(value)].producer = index;
       step.outputs.push_back(value);
     }
-    if (!node.results.empty() && node.results[0] != kNoValue) {
+    if (!results.empty() && results[0] != kNoValue) {
       step.first_output = step.outputs[0];
     }
     step.eager = IsOp(node, "Shape") || IsOp(node, "Size");
@@ -237,6 +275,11 @@ class Builder {
       if (context_.options.mapped_weights != MappedWeights::kNone) {
         CountMapped(node, i, step);
       }
+    }
+    const ConvolutionFusion::Step* fused = FusedWith(step->node);
+    if (fused != nullptr && fused->sum != kNoValue) {
+      step->inputs.push_back(ValueOf(fused->sum));
+      step->in_place.push_back(step->inputs.back());
     }
     if (!node.blocks.empty()) {
       std::vector<ValueId> uses;
@@ -301,6 +344,7 @@ class Builder {
   const RuntimeContext& context_;
   const ir::Graph& graph_;
   RuntimeBlock out_;
+  std::optional<ConvolutionFusion> fusion_;  // if options.fusion
   llvm::DenseMap<ValueId, int32_t> index_;
   llvm::DenseMap<ValueId, int32_t> mapped_;  // weights that were counted
   bool found_filters_ = false;

@@ -208,6 +208,7 @@ absl::StatusOr<ReportRuntimePeaks> PredictPeaks(
   // beside it.
   options.mapped_weights = analysis::MappedWeights::kNone;
   options.folding = true;
+  options.fusion = true;
   ASSIGN_OR_RETURN(const analysis::RuntimePrediction prediction,
                    PredictRuntime(graph, analyses, options));
   return ReportRuntimePeaks{.first_peak_bytes = prediction.peak_first_bytes,

@@ -42,6 +42,7 @@ std::vector<RuntimeOptions> Candidates(bool all) {
         .reuse = reuse,
         // Part of the weights, which the report has beside it.
         .folding = true,
+        .fusion = true,
         .mapped_weights = analysis::MappedWeights::kNone};
   };
   constexpr ExecutionOrder kDefault = ExecutionOrder::kDefault;
@@ -122,6 +123,7 @@ absl::StatusOr<ReportBudget> BuildBudget(const ir::Graph& graph,
   RuntimeOptions options;
   options.mapped_weights = analysis::MappedWeights::kNone;
   options.folding = true;
+  options.fusion = true;
   ASSIGN_OR_RETURN(const RuntimePrediction prediction,
                    PredictRuntime(graph, analyses, options));
   ReportBudget budget{.bytes = budget_bytes,

@@ -11,7 +11,7 @@ namespace onnx_memopt::rewrite {
 
 absl::StatusOr<BareRun> RunBare(const ir::Graph& graph) {
   analysis::AnalysisManager analyses(&graph);
-  const analysis::RuntimeOptions options = RewriteOptions();
+  const analysis::RuntimeOptions options = PeakOptions();
   BareRun run;
   ASSIGN_OR_RETURN(run.block,
                    BuildRuntimeBlock(graph, analyses, ir::kMainBlock, options));

@@ -40,10 +40,16 @@ analysis::RuntimeOptions RewriteOptions() {
           .mapped_weights = analysis::MappedWeights::kNone};
 }
 
+analysis::RuntimeOptions PeakOptions() {
+  analysis::RuntimeOptions options = RewriteOptions();
+  options.fusion = true;
+  return options;
+}
+
 absl::StatusOr<analysis::RuntimePrediction> PredictForRewrite(
     const ir::Graph& graph) {
   analysis::AnalysisManager analyses(&graph);
-  return PredictRuntime(graph, analyses, RewriteOptions());
+  return PredictRuntime(graph, analyses, PeakOptions());
 }
 
 absl::StatusOr<double> PredictSeconds(const ir::Graph& graph) {
@@ -60,7 +66,7 @@ bool Pays(int64_t before_bytes, int64_t after_bytes) {
 
 absl::StatusOr<RewritePeaks> PeaksForRewrite(const ir::Graph& graph) {
   analysis::AnalysisManager analyses(&graph);
-  const analysis::RuntimeOptions options = RewriteOptions();
+  const analysis::RuntimeOptions options = PeakOptions();
   RewritePeaks peaks;
   ASSIGN_OR_RETURN(peaks.bare_bytes, PredictBarePeak(graph, analyses, options));
   ASSIGN_OR_RETURN(const analysis::RuntimePrediction stock,

@@ -9,6 +9,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/rewrite/builder.h"
+#include "onnx_memopt/rewrite/lay_out_filters.h"
 #include "onnx_memopt/rewrite/outline.h"
 #include "onnx_memopt/rewrite/region_windows.h"
 #include "onnx_memopt/support/format.h"
@@ -81,6 +82,7 @@ class Splitter {
                         ? boundary.equal->EnsureInput()
                         : boundary.ranges->EnsureInput());
     Assemble(nodes);
+    LayOutFilters(builder_, body_);
     return scan_;
   }
 

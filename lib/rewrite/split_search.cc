@@ -76,7 +76,8 @@ class SplitSearch::Place {
  public:
   Place(const SplitSearchOptions& options, const Graph& graph, BlockId block,
         const analysis::Sizes& sizes, const analysis::LoadGrowth& growth,
-        const WorkingMemory& memory, const analysis::TimeModel& time)
+        const WorkingMemory& memory, const analysis::TimeModel& time,
+        SplitTally* tally)
       : options_(options),
         graph_(graph),
         sizes_(sizes),
@@ -89,7 +90,8 @@ class SplitSearch::Place {
         bindings_(analysis::AssumedBindings(graph)),
         flow_(graph, block),
         returned_(graph.block(block).results.begin(),
-                  graph.block(block).results.end()) {}
+                  graph.block(block).results.end()),
+        tally_(*tally) {}
 
   absl::StatusOr<std::optional<SplitFound>> Run(
       std::vector<SplitRecipe>* recipes) {
@@ -172,16 +174,29 @@ class SplitSearch::Place {
     plan->part = parts.part;
   }
 
+  // What a run would take longer for the fastest of the parts that are too
+  // slow.
+  using Slowdown = std::optional<double>;
+
+  bool KeepsTime(const SplitPlan& plan, const Dim& parts,
+                 const RegionWindows* windows, Slowdown* too_slow) const {
+    if (region_time_.Keeps(plan, parts, windows)) return true;
+    const double added = region_time_.AddedSeconds(plan, parts, windows);
+    *too_slow = std::min(added, too_slow->value_or(added));
+    return false;
+  }
+
   // Those that are worth their time, from few parts to many.
-  std::vector<Parts> PartCounts(const SplitPlan& plan) const {
+  std::vector<Parts> PartCounts(const SplitPlan& plan,
+                                Slowdown* too_slow) const {
     std::vector<Parts> counts;
     for (const Dim& parts : DivisorsOf(plan)) {
       if ((!parts.is_constant() || parts.constant() <= kMaxParts) &&
-          region_time_.Keeps(plan, parts)) {
+          KeepsTime(plan, parts, nullptr, too_slow)) {
         counts.push_back({.count = parts, .part = std::nullopt});
       }
     }
-    if (counts.empty()) counts = OverlappingParts(plan);
+    if (counts.empty()) counts = OverlappingParts(plan, too_slow);
     while (counts.size() > kMaxPartCounts) {
       // Thin out, the ends stay.
       for (size_t i = 1; i + 1 < counts.size(); ++i) {
@@ -205,7 +220,8 @@ class SplitSearch::Place {
     });
   }
 
-  std::vector<Parts> OverlappingParts(const SplitPlan& plan) const {
+  std::vector<Parts> OverlappingParts(const SplitPlan& plan,
+                                      Slowdown* too_slow) const {
     std::vector<Parts> counts;
     absl::StatusOr<RegionWindows> windows = WindowsOf(plan);
     if (!windows.ok()) return counts;
@@ -227,7 +243,7 @@ class SplitSearch::Place {
       }
       if (!windows->SetPart(part).ok()) continue;
       if (!KeepsRows(plan, *windows) ||
-          !region_time_.Keeps(plan, windows->parts(), &*windows)) {
+          !KeepsTime(plan, windows->parts(), &*windows, too_slow)) {
         continue;
       }
       counts.push_back({.count = windows->parts(), .part = part});
@@ -326,34 +342,46 @@ class SplitSearch::Place {
     return absl::OkStatus();
   }
 
-  // What grows there, if the runtime would gain by it.
-  std::optional<SplitPlan> Region(int seed, const SplitWay& way, int begin,
-                                  int end) const {
-    std::optional<SplitPlan> plan = GrowRegion(flow_, seed, way, begin, end);
-    if (plan.has_value() &&
-        (!HasProduct(graph_, *plan) ||
-         CutsConvolutions(flow_, *plan, options_.between_norms) ||
-         LeavesOneOfTwo(*plan) ||
-         (flow_.block() != ir::kMainBlock &&
-          ReadsLargeWeights(graph_, sizes_, *plan)))) {
-      plan.reset();
+  // Why the runtime would not gain by it.
+  std::optional<SplitRefusal> Refusal(const SplitPlan& plan) const {
+    if (!HasProduct(graph_, plan)) return SplitRefusal::kNoProduct;
+    if (CutsConvolutions(flow_, plan, options_.between_norms)) {
+      return SplitRefusal::kCutsConvolution;
     }
-    return plan;
+    if (LeavesOneOfTwo(plan)) return SplitRefusal::kLeavesStatistics;
+    if (flow_.block() != ir::kMainBlock &&
+        ReadsLargeWeights(graph_, sizes_, plan)) {
+      return SplitRefusal::kUnpackedWeights;
+    }
+    return std::nullopt;
   }
 
   absl::Status TryWindow(int seed, const SplitWay& way, int begin, int end) {
     if (tried_ >= options_.max_candidates) return absl::OkStatus();
-    std::optional<SplitPlan> plan = Region(seed, way, begin, end);
+    std::optional<SplitPlan> plan = GrowRegion(flow_, seed, way, begin, end);
     if (!plan.has_value()) return absl::OkStatus();
-    const std::vector<Parts> counts = PartCounts(*plan);
-    if (counts.empty()) return absl::OkStatus();
-    Take(counts.back(), &*plan);
     std::string key;
     for (const SplitNode& split : plan->nodes) {
       absl::StrAppend(&key, Index(split.node), ":",
                       split.way.result_axes.front(), " ");
     }
     if (!seen_.insert(std::move(key)).second) return absl::OkStatus();
+    tally_.Look();
+    if (const std::optional<SplitRefusal> why = Refusal(*plan)) {
+      tally_.Refuse(*why);
+      return absl::OkStatus();
+    }
+    Slowdown too_slow;
+    const std::vector<Parts> counts = PartCounts(*plan, &too_slow);
+    if (counts.empty()) {
+      if (too_slow.has_value()) {
+        tally_.RefuseTooSlow(*too_slow / time_.total_seconds());
+      } else {
+        tally_.Refuse(SplitRefusal::kNoSmallerPart);
+      }
+      return absl::OkStatus();
+    }
+    Take(counts.back(), &*plan);
     ++tried_;
     ASSIGN_OR_RETURN(const bool better, Try(*plan));
     if (better) {
@@ -372,16 +400,18 @@ class SplitSearch::Place {
     for (const SplitWay& way : flow_.ways(seed)) {
       if (ToString(way) != recipe.way) continue;
       std::optional<SplitPlan> plan =
-          Region(seed, way, std::max(0, seed + recipe.begin),
-                 std::min(flow_.size(), seed + recipe.end));
-      if (!plan.has_value()) continue;
-      const std::vector<Parts> counts = PartCounts(*plan);
+          GrowRegion(flow_, seed, way, std::max(0, seed + recipe.begin),
+                     std::min(flow_.size(), seed + recipe.end));
+      if (!plan.has_value() || Refusal(*plan).has_value()) continue;
+      Slowdown too_slow;
+      const std::vector<Parts> counts = PartCounts(*plan, &too_slow);
       if (std::none_of(counts.begin(), counts.end(), [&](const Parts& parts) {
             return parts.count == recipe.parts && parts.part == recipe.part;
           })) {
         continue;
       }
       Take({.count = recipe.parts, .part = recipe.part}, &*plan);
+      tally_.Look();
       RETURN_IF_ERROR(Try(*plan).status());
     }
     return absl::OkStatus();
@@ -419,13 +449,14 @@ class SplitSearch::Place {
     ASSIGN_OR_RETURN(const WorkingMemory after,
                      WorkingMemoryOf(changed, analyses, plan.block));
     const auto& nodes = changed.block(plan.block).nodes;
-    // Nodes before the region and after it are where they were.
+    // Nodes behind the region are where they were; some of those before it may
+    // have gone along, such as what makes filters.
     const size_t same_after = static_cast<size_t>(flow_.size() - 1 - last);
-    for (size_t p = static_cast<size_t>(first); p + same_after < nodes.size();
-         ++p) {
+    for (size_t p = 0; p + same_after < nodes.size(); ++p) {
       // A node that stood among those of the region has a peak of its own,
       // which is no worse for it.
       const int old = flow_.position(nodes[p]);
+      if (old >= 0 && old < first) continue;
       if (options_.between_norms && old >= 0 && old != memory_.peak_step &&
           after.bytes[p] <= memory_.bytes[old]) {
         continue;
@@ -438,15 +469,18 @@ class SplitSearch::Place {
   // True if it is the best so far, and worth it.
   absl::StatusOr<bool> Try(const SplitPlan& plan) {
     ASSIGN_OR_RETURN(std::optional<SplitFound> found, Measure(plan));
-    if (!found.has_value()) return false;
+    if (!found.has_value()) {
+      tally_.Refuse(SplitRefusal::kMissesPeak);
+      return false;
+    }
     if (static_cast<double>(found->after_bytes) >
-        options_.worth * static_cast<double>(found->before_bytes)) {
+            options_.worth * static_cast<double>(found->before_bytes) ||
+        found->before_bytes - found->after_bytes < options_.min_gain_bytes) {
+      tally_.RefuseGain(1 - ShareLeft(*found),
+                        found->added_seconds / time_.total_seconds());
       return false;
     }
-    if (found->before_bytes - found->after_bytes < options_.min_gain_bytes ||
-        (found_.has_value() && Score(*found_) <= Score(*found))) {
-      return false;
-    }
+    if (found_.has_value() && Score(*found_) <= Score(*found)) return false;
     found_ = std::move(found);
     return true;
   }
@@ -466,7 +500,8 @@ class SplitSearch::Place {
   absl::Status ChooseParts() {
     const int64_t best = found_->after_bytes;
     const int64_t held = HeldByLoops();
-    const std::vector<Parts> counts = PartCounts(found_->plan);
+    Slowdown too_slow;
+    const std::vector<Parts> counts = PartCounts(found_->plan, &too_slow);
     for (const Parts& parts : counts) {
       SplitPlan plan = found_->plan;
       Take(parts, &plan);
@@ -492,6 +527,7 @@ class SplitSearch::Place {
   const ir::Bindings bindings_;
   const BlockFlow flow_;
   const llvm::DenseSet<ValueId> returned_;
+  SplitTally& tally_;
   std::set<std::string> seen_;
   int tried_ = 0;
   std::optional<RegionCuts> cuts_;
@@ -501,6 +537,7 @@ class SplitSearch::Place {
 
 absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
     const Graph& graph) {
+  tally_ = {};
   AnalysisManager analyses(&graph);
   ASSIGN_OR_RETURN(const MemoryProfile* profile, analyses.Get<MemoryProfile>());
   ASSIGN_OR_RETURN(const analysis::Sizes* sizes,
@@ -537,7 +574,8 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
   }
   for (size_t i = path.size(); i-- > 0;) {
     if (memory[i].bytes.size() != graph.block(path[i]).nodes.size()) continue;
-    Place place(options_, graph, path[i], *sizes, *growth, memory[i], *time);
+    Place place(options_, graph, path[i], *sizes, *growth, memory[i], *time,
+                &tally_);
     ASSIGN_OR_RETURN(std::optional<SplitFound> found, place.Run(&recipes_));
     if (found.has_value()) return found;
   }
@@ -547,7 +585,8 @@ absl::StatusOr<std::optional<SplitFound>> SplitSearch::Find(
   WorkingMemory& main = memory.front();
   for (const int step : LowerPeaks(graph, main, options_.lower_peaks)) {
     main.peak_step = step;
-    Place place(options_, graph, ir::kMainBlock, *sizes, *growth, main, *time);
+    Place place(options_, graph, ir::kMainBlock, *sizes, *growth, main, *time,
+                &tally_);
     ASSIGN_OR_RETURN(std::optional<SplitFound> found, place.Run(&recipes_));
     if (found.has_value()) return found;
   }

@@ -32,8 +32,9 @@ absl::Status Set(const std::string& key, const std::string& value,
     if (key == "pattern") options->pattern = on;
     if (key == "reuse") options->reuse = on;
     if (key == "folding") options->folding = on;
+    if (key == "fusion") options->fusion = on;
     if (key == "arena" || key == "pattern" || key == "reuse" ||
-        key == "folding") {
+        key == "folding" || key == "fusion") {
       return absl::OkStatus();
     }
   }
@@ -63,7 +64,8 @@ absl::Status Set(const std::string& key, const std::string& value,
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "--predict: expected default, bare, or some of arena=on|off, "
-      "pattern=on|off, reuse=on|off, folding=on|off, threads=N, "
+      "pattern=on|off, reuse=on|off, folding=on|off, fusion=on|off, "
+      "threads=N, "
       "mapped=none|original|all, "
       "order=default|priority|file, target=ideal|onnxruntime; not \"",
       key, value.empty() ? "" : "=", value, "\""));

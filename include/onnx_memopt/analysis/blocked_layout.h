@@ -14,6 +14,11 @@ namespace onnx_memopt::analysis {
 // blocked layout that a convolution leaves.
 bool KeepsBlockedLayout(const ir::Node& node);
 
+// Whether the runtime, at its default level, has the value in that layout: a
+// convolution with constant filters made it, or is before it.
+bool IsInBlocks(const ir::Graph& graph, ir::ValueId value,
+                absl::FunctionRef<bool(ir::ValueId)> is_constant);
+
 // Whether the runtime copies the image that a pooling reads into that layout,
 // as it does at its default level with every image of two spatial axes that no
 // convolution with constant filters made; not for a pooling that returns

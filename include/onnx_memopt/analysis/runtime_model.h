@@ -71,6 +71,10 @@ struct RuntimeOptions {
   // What the main graph computes from weights alone is computed when the model
   // is loaded, as the runtime does unless graph_optimization_level is "none".
   bool folding = false;
+  // A convolution runs together with what the runtime folds into it (scales and
+  // norms with constant operands) and with the sum behind it, as at its default
+  // level. For graphs that it has not optimized yet; needs `folding`.
+  bool fusion = false;
   MappedWeights mapped_weights = MappedWeights::kAll;
 };
 

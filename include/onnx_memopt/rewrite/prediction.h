@@ -27,7 +27,11 @@ absl::Status CheckCanSearch(const ir::Graph& graph,
 
 // ONNX Runtime with default options and two threads, constants folded, without
 // the pages of mapped weights, which lie the same before and after.
+// Node by node, as the graph has them: what a search walks over.
 analysis::RuntimeOptions RewriteOptions();
+
+// The same with the convolutions that the runtime makes of it: what is compared.
+analysis::RuntimeOptions PeakOptions();
 
 absl::StatusOr<analysis::RuntimePrediction> PredictForRewrite(
     const ir::Graph& graph);

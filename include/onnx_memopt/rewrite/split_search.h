@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "onnx_memopt/ir/graph.h"
 #include "onnx_memopt/rewrite/split_region.h"
+#include "onnx_memopt/rewrite/split_tally.h"
 
 namespace onnx_memopt::rewrite {
 
@@ -87,11 +88,15 @@ class SplitSearch {
   // a subgraph that runs there; nullopt if none is worth it.
   absl::StatusOr<std::optional<SplitFound>> Find(const ir::Graph& graph);
 
+  // What the last Find looked at.
+  const SplitTally& tally() const { return tally_; }
+
  private:
   class Place;
 
   SplitSearchOptions options_;
   std::vector<SplitRecipe> recipes_;
+  SplitTally tally_;
 };
 
 }  // namespace onnx_memopt::rewrite

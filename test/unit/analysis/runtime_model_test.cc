@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "onnx_memopt/analysis/analysis_manager.h"
@@ -287,6 +288,73 @@ TEST(RuntimeMemoryTest, FoldedConstantsAreNotPartOfARun) {
   EXPECT_GE(folded, 4 * kMib);
   EXPECT_LT(folded, 5 * kMib);
   EXPECT_EQ(runtime.Predict({.folding = true}).order.size(), 2);
+}
+
+// The image is 1 MiB. With a step for each node three of them are there when n
+// or y is made; a convolution that has taken in all behind it writes over t.
+TEST(RuntimeMemoryTest, AConvolutionRunsWithWhatIsFoldedIntoItAndItsSum) {
+  constexpr char kText[] = R"(
+    g (float[1, 16, 128, 128] x) => (float[1, 16, 1, 1] z)
+    <float[1, 1, 1, 1] one = {1.0}, int64[4] square = {16, 16, 1, 1},
+     int64[1] channels = {16}, float[1] ones = {1.0}, int64[3] factors = {16, 1, 1}> {
+      w = Expand(one, square)
+      v = Expand(ones, channels)
+      f = Expand(ones, factors)
+      s = Conv(x, w)
+      t = Conv(x, w)
+      c = Conv(s, w)
+      n = BatchNormalization(c, v, v, v, v)
+      m = Mul(n, f)
+      %s
+    })";
+  const auto graph = [&](const char* rest) {
+    return absl::StrReplaceAll(kText, {{"%s", rest}});
+  };
+  const RuntimeOptions apart = {.folding = true};
+  const RuntimeOptions together = {.folding = true, .fusion = true};
+  constexpr char kSum[] = "y = Add(m, t) z = GlobalAveragePool(y)";
+  EXPECT_EQ(Runtime(graph(kSum)).Bare(apart), 3 * kMib);
+  EXPECT_EQ(Runtime(graph(kSum)).Bare(together), 2 * kMib);
+  EXPECT_EQ(Runtime(graph(kSum)).Predict(together).order.size(), 4);
+  // Another reader of c needs c itself; then t is made with the sum.
+  constexpr char kAlsoRead[] =
+      "y = Add(m, t) p = GlobalAveragePool(c) q = GlobalAveragePool(y) "
+      "z = Add(p, q)";
+  EXPECT_EQ(Runtime(graph(kAlsoRead)).Predict(together).order.size(), 8);
+  // So is a factor that is no constant, and a sum with an image that is not in
+  // the runtime's own layout.
+  constexpr char kComputed[] =
+      "a = GlobalAveragePool(x) y = Mul(m, a) z = GlobalAveragePool(y)";
+  EXPECT_EQ(Runtime(graph(kComputed)).Predict(together).order.size(), 6);
+  constexpr char kPlain[] = "y = Add(m, x) z = GlobalAveragePool(y)";
+  EXPECT_EQ(Runtime(graph(kPlain)).Predict(together).order.size(), 5);
+}
+
+// What works on blocks of channels is made anew, in the order of the walk, so a
+// shortcut, which was walked first, runs last: behind b, before c.
+TEST(RuntimeMemoryTest, FusedConvolutionsAreNumberedAnew) {
+  Runtime runtime(R"(
+    g (float[1, 16, 64, 64] x) => (float[1, 16, 1, 1] z)
+    <float[1, 1, 1, 1] one = {1.0}, int64[4] square = {16, 16, 1, 1}> {
+      w = Expand(one, square)
+      p = Conv(x, w)
+      a = Conv(p, w)
+      b = Conv(a, w)
+      c = Conv(b, w)
+      t = Conv(p, w)
+      y = Add(c, t)
+      z = GlobalAveragePool(y)
+    })");
+  const auto order = [&](bool fusion) {
+    std::vector<size_t> nodes;
+    for (ir::NodeId id :
+         runtime.Predict({.folding = true, .fusion = fusion}).order) {
+      nodes.push_back(ir::Index(id));
+    }
+    return nodes;
+  };
+  EXPECT_THAT(order(false), ElementsAre(1, 5, 2, 3, 4, 6, 7));
+  EXPECT_THAT(order(true), ElementsAre(1, 2, 3, 5, 4, 7));
 }
 
 TEST(RuntimeMemoryTest, AScanTakesItsResultAndOneStep) {
