@@ -4,9 +4,10 @@ measured.
 For each network: the step as it is, with the usual rules (sqrt, per-layer), and
 with the planner's checkpoints for five budgets between the least that it finds and
 what the step takes as it is. Session options as they come, a process for each
-measurement, the steady state (second and third step). Then the largest batch that
-fits into the memory of the step as it is: with checkpoints as planned within it, and
-measured; without, as predicted.
+measurement, the steady state (second and third step). The same without arena and
+memory pattern, planned and run so. Then the largest batch that fits into the memory of
+the step as it is: with checkpoints as planned within it, and measured; without, as
+predicted.
 """
 
 import json
@@ -24,6 +25,7 @@ THREADS = 2
 # Of the way from the least peak to that of the step as it is.
 SHARES = (0.05, 0.15, 0.3, 0.5, 0.75)
 MIB = models.MIB
+SESSIONS = {"default": {}, "bare": ort_memory.BARE}
 
 
 class Network:
@@ -93,11 +95,13 @@ def train(program, source, folder, *flags):
     return json.loads(report.read_text("utf-8")), step
 
 
-def row_of(name, mode, budget, report, step, timeout):
-    measured = ort_memory.measure(step, {}, "all", THREADS, runs=3,
-                                  timeout=timeout)
+def row_of(name, session, mode, budget, report, step, timeout):
+    measured = ort_memory.measure(step, SESSIONS[session], "all", THREADS,
+                                  runs=3, timeout=timeout)
     predicted = report["predicted"]
-    return {"network": name, "mode": mode, "budget": budget,
+    return {"network": name, "session": session, "mode": mode,
+            "budget": budget,
+            "returned": report["parameters"]["bytes"] + report["state_bytes"],
             "predicted": max(predicted.values()),
             "measured": max(measured["peaks"]),
             "added": report["added_time"],
@@ -105,32 +109,33 @@ def row_of(name, mode, budget, report, step, timeout):
             "saved": report["saved_for_backward_bytes"]}
 
 
-def rows_of(program, network, folder, options):
+def rows_of(program, network, session, folder, options):
     source = network.source(folder)
+    of_network = [*network.flags, "--session", session]
     plans = [("none", []), ("sqrt", ["--checkpoint", "sqrt"]),
              ("per-layer", ["--checkpoint", "per-layer"])]
     for mode, flags in plans:
         try:
-            report, step = train(program, source, folder, *network.flags, *flags)
+            report, step = train(program, source, folder, *of_network, *flags)
         except ort_memory.Failed as problem:
             if mode == "per-layer":
                 continue  # no module of it is numbered
             raise problem
-        yield row_of(network.name, mode, None, report, step,
+        yield row_of(network.name, session, mode, None, report, step,
                      options.timeout * 5)
-    report, _ = train(program, source, folder, *network.flags, "--checkpoint",
+    report, _ = train(program, source, folder, *of_network, "--checkpoint",
                       "optimal")
     peaks = [point["peak_bytes"] for point in report["curve"]]
     for share in SHARES[:1] if options.quick else SHARES:
         budget = int(peaks[-1] + share * (peaks[0] - peaks[-1]))
-        report, step = train(program, source, folder, *network.flags,
+        report, step = train(program, source, folder, *of_network,
                              "--budget", str(budget))
-        yield row_of(network.name, "optimal", budget, report, step,
+        yield row_of(network.name, session, "optimal", budget, report, step,
                      options.timeout * 5)
 
 
-def with_batch(network, batch):
-    flags = list(network.flags)
+def with_batch(network, session, batch):
+    flags = [*network.flags, "--session", session]
     flags[flags.index(f"{network.batch}={network.size}")] = (
         f"{network.batch}={batch}")
     return flags
@@ -151,18 +156,20 @@ def largest_batch(fits):
     return low
 
 
-def batch_row(program, network, folder, options):
+def batch_row(program, network, session, folder, options):
     source = network.source(folder)
-    report, _ = train(program, source, folder, *network.flags)
+    report, _ = train(program, source, folder,
+                      *with_batch(network, session, network.size))
     budget = max(report["predicted"].values())
 
     def fits_as_it_is(batch):
-        alone, _ = train(program, source, folder, *with_batch(network, batch))
+        alone, _ = train(program, source, folder,
+                         *with_batch(network, session, batch))
         return max(alone["predicted"].values()) <= budget
 
     def fits(batch):
         try:
-            train(program, source, folder, *with_batch(network, batch),
+            train(program, source, folder, *with_batch(network, session, batch),
                   "--budget", str(budget))
         except ort_memory.Failed:
             return False
@@ -170,27 +177,37 @@ def batch_row(program, network, folder, options):
 
     alone, planned = largest_batch(fits_as_it_is), largest_batch(fits)
     report, step = train(program, source, folder,
-                         *with_batch(network, planned), "--budget", str(budget))
-    peaks = ort_memory.measure(step, {}, "all", THREADS, runs=2,
+                         *with_batch(network, session, planned), "--budget",
+                         str(budget))
+    peaks = ort_memory.measure(step, SESSIONS[session], "all", THREADS, runs=2,
                                timeout=options.timeout * 5)["peaks"]
-    return {"network": network.name, "budget": budget, "alone": alone,
+    return {"network": network.name, "session": session, "budget": budget, "alone": alone,
             "planned": planned, "measured": max(peaks),
             "added": report["added_time"]}
 
 
+def cut(row, rows):
+    """How many times less than without checkpoints, in the same session, a step
+    takes beside the weights and states that it returns."""
+    alone = next(r for r in rows if r["mode"] == "none" and
+                 (r["network"], r["session"]) == (row["network"], row["session"]))
+    return ((alone["measured"] - alone["returned"])
+            / (row["measured"] - row["returned"]))
+
+
 def batch_cells(row):
-    return [row["network"], f"{row['budget'] / MIB:.0f}", str(row["alone"]),
+    return [row["network"], row["session"], f"{row['budget'] / MIB:.0f}", str(row["alone"]),
             str(row["planned"]), f"{row['measured'] / MIB:.0f}",
             f"{100 * row['added']:.1f} %"]
 
 
-def cells(row):
+def cells(row, rows):
     budget = "" if row["budget"] is None else f"{row['budget'] / MIB:.0f}"
     off = row["measured"] / row["predicted"] - 1
-    return [row["network"], row["mode"], budget,
+    return [row["network"], row["session"], row["mode"], budget,
             f"{row['predicted'] / MIB:.0f}", f"{row['measured'] / MIB:.0f}",
-            f"{100 * off:+.1f} %", f"{100 * row['added']:.1f} %",
-            f"{row['seconds']:.2f}"]
+            f"{100 * off:+.1f} %", f"{cut(row, rows):.1f}",
+            f"{100 * row['added']:.1f} %", f"{row['seconds']:.2f}"]
 
 
 def selected(options):
@@ -212,11 +229,15 @@ def main(program, options):
         own = folder / network.name.replace(" ", "_")
         own.mkdir(exist_ok=True)
         try:
-            for row in rows_of(program, network, own, options):
+            for row in (row for session in SESSIONS for row in
+                        rows_of(program, network, session, own, options)):
                 rows.append(row)
-                print("  ".join(cells(row)), file=sys.stderr, flush=True)
-            if network.batch and not options.quick:
-                batches.append(batch_row(program, network, own, options))
+                print("  ".join(cells(row, rows)), file=sys.stderr, flush=True)
+            for session in SESSIONS if not options.quick else ():
+                if not network.batch:
+                    continue
+                batches.append(
+                    batch_row(program, network, session, own, options))
                 print("  ".join(batch_cells(batches[-1])), file=sys.stderr,
                       flush=True)
         except (models.Absent, ort_memory.Failed, OSError,
@@ -226,13 +247,13 @@ def main(program, options):
         finally:
             shutil.rmtree(own, ignore_errors=True)
     about = machine.describe(program)
-    heads = ["network", "checkpoints", "budget, MiB", "predicted", "measured",
-             "off by", "added time, modelled", "s a step"]
-    batch_heads = ["network", "budget, MiB", "largest batch without checkpoints",
+    heads = ["network", "session", "checkpoints", "budget, MiB", "predicted", "measured",
+             "off by", "activations, times less", "added time, modelled", "s a step"]
+    batch_heads = ["network", "session", "budget, MiB", "largest batch without checkpoints",
                    "with", "measured, MiB", "added time, modelled"]
     text = tables.write(
         options.out, "training", about,
-        [tables.markdown(heads, [cells(r) for r in rows]), "",
+        [tables.markdown(heads, [cells(r, rows) for r in rows]), "",
          tables.markdown(batch_heads, [batch_cells(r) for r in batches])],
         {"rows": rows, "batches": batches, "failures": failures})
     print(text)

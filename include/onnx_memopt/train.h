@@ -40,6 +40,19 @@ enum class Checkpoints {
               // memory
 };
 
+// Key in the metadata of a step. Its value: what of an ONNX Runtime's
+// SessionOptions is not as it comes, as JSON, for example
+// {"enable_cpu_mem_arena": false}.
+inline constexpr char kSessionKey[] = "onnx_memopt.session_options";
+
+// The ONNX Runtime session that the step is planned for.
+enum class StepSession {
+  kDefault,  // options as they come
+  // Without arena and memory pattern (DisableCpuMemArena, DisableMemPattern):
+  // memory goes back to the system when a tensor dies, which takes some time.
+  kBare,
+};
+
 struct TrainOptions {
   grad::StepOptions step;
   // A model of the loss, in place of step.loss: inputs that are named as
@@ -62,6 +75,8 @@ struct TrainOptions {
   // that comes first in the first input that has one there.
   std::optional<int64_t> batch;
   NodeOrder order = NodeOrder::kDefault;
+  // Stated in the step's metadata, with the order, as kSessionKey.
+  StepSession session = StepSession::kDefault;
 
   std::string output;         // where to write the step; "-": stdout
   std::string initial_state;  // where to write what it begins with, or empty
@@ -87,8 +102,9 @@ struct TrainResult {
   size_t nodes = 0;
   size_t teacher_nodes = 0;   // 0: there is no teacher
   int64_t teacher_bytes = 0;  // of its weights, which the step holds
-  // Predicted for ONNX Runtime with default options, above the loaded session;
-  // -1: a size is unknown.
+  // Predicted for ONNX Runtime with the options of `session`, above the loaded
+  // session; -1: a size is unknown.
+  StepSession session = StepSession::kDefault;
   int64_t peak_first_bytes = -1;
   int64_t peak_steady_bytes = -1;
   std::vector<grad::RecomputedSegment> segments;

@@ -1,16 +1,21 @@
 #include "onnx_memopt/train.h"
 
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "driver/add_teacher.h"
 #include "driver/append_loss.h"
 #include "driver/make_step.h"
 #include "driver/module_names.h"
+#include "onnx_memopt/analysis/analysis_manager.h"
 #include "onnx_memopt/analysis/assume_sizes.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/estimate/model_facts.h"
@@ -178,12 +183,47 @@ class Run {
     RETURN_IF_ERROR(Predict());
     Progress("writing");
     ASSIGN_OR_RETURN(
-        const onnx::ModelProto proto,
+        onnx::ModelProto proto,
         io::Export(*model_, graph_, {.bind_inputs = graph_.sizes_are_bound}));
+    StateSession(&proto);
     RETURN_IF_ERROR(Save(proto, options_.output));
     if (options_.initial_state.empty()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const onnx::ModelProto state, InitialState(info));
     return Save(state, options_.initial_state);
+  }
+
+  // The session that the step is for.
+  analysis::RuntimeOptions Runtime() const {
+    analysis::RuntimeOptions runtime = rewrite::RewriteOptions();
+    if (options_.session == StepSession::kBare) {
+      runtime = analysis::Bare(runtime);
+    }
+    if (options_.order == NodeOrder::kFile) {
+      runtime.execution_order = analysis::ExecutionOrder::kPriorityBased;
+    }
+    return runtime;
+  }
+
+  // In place of what the forward model says, which may be a step itself.
+  void StateSession(onnx::ModelProto* proto) const {
+    auto* entries = proto->mutable_metadata_props();
+    entries->erase(std::remove_if(entries->begin(), entries->end(),
+                                  [](const auto& entry) {
+                                    return entry.key() == kSessionKey;
+                                  }),
+                   entries->end());
+    std::vector<absl::string_view> fields;
+    if (options_.session == StepSession::kBare) {
+      fields.emplace_back("\"enable_cpu_mem_arena\": false");
+      fields.emplace_back("\"enable_mem_pattern\": false");
+    }
+    if (options_.order == NodeOrder::kFile) {
+      fields.emplace_back("\"execution_order\": \"PRIORITY_BASED\"");
+    }
+    if (fields.empty()) return;
+    onnx::StringStringEntryProto* entry = entries->Add();
+    entry->set_key(kSessionKey);
+    entry->set_value(absl::StrCat("{", absl::StrJoin(fields, ", "), "}"));
   }
 
   // And the order of the nodes.
@@ -218,6 +258,7 @@ class Run {
         const grad::CheckpointPlanner planner,
         grad::CheckpointPlanner::Create({.block = block,
                                          .depth_first = depth_first,
+                                         .runtime = Runtime(),
                                          .modules = std::move(modules)},
                                         planned, graph_));
     grad::CheckpointPlan plan;
@@ -258,7 +299,8 @@ class Run {
     if (!options_.budget_bytes) return search.curve.back().plan;
     // With room for what predictions are off; where no plan leaves it, the one
     // that leaves the most.
-    const int64_t with_room = grad::PlannedBudget(*options_.budget_bytes);
+    const int64_t with_room =
+        grad::PlannedBudget(*options_.budget_bytes, Runtime().arena);
     for (const grad::CheckpointPoint& point : search.curve) {
       if (point.peak_bytes <= with_room) return point.plan;
     }
@@ -277,8 +319,9 @@ class Run {
   }
 
   absl::Status Predict() {
+    analysis::AnalysisManager analyses(&graph_);
     ASSIGN_OR_RETURN(const analysis::RuntimePrediction predicted,
-                     rewrite::PredictForRewrite(graph_));
+                     analysis::PredictRuntime(graph_, analyses, Runtime()));
     if (!predicted.complete) return absl::OkStatus();
     result_.peak_first_bytes = predicted.peak_first_bytes;
     result_.peak_steady_bytes = predicted.peak_steady_bytes;
@@ -293,6 +336,7 @@ class Run {
     }
     result_.parameter_bytes = info.parameter_bytes;
     result_.state_bytes = info.state_bytes;
+    result_.session = options_.session;
     result_.micro_batches = step_.accumulate;
     result_.saved_bytes = info.saved_bytes;
     result_.forward_nodes = nodes_before;

@@ -13,9 +13,9 @@
 #include "grad/stages.h"
 #include "grad/step_units.h"
 #include "grad/wrapped_modules.h"
+#include "onnx_memopt/analysis/analysis_manager.h"
 #include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/grad/node_order.h"
-#include "onnx_memopt/rewrite/prediction.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::grad {
@@ -155,8 +155,9 @@ absl::StatusOr<int64_t> CheckpointPlanner::PeakOf(
     const CheckpointPlan& plan) const {
   ir::Graph trial = graph_->Clone();
   RETURN_IF_ERROR(Write(plan, CutIntoStages(*units_, plan.runs), &trial));
+  analysis::AnalysisManager analyses(&trial);
   ASSIGN_OR_RETURN(const analysis::RuntimePrediction predicted,
-                   rewrite::PredictForRewrite(trial));
+                   analysis::PredictRuntime(trial, analyses, options_.runtime));
   return std::max(predicted.peak_first_bytes, predicted.peak_steady_bytes);
 }
 

@@ -1,7 +1,7 @@
 // The plans of CheckpointPlanner::Search: the step as it is, the usual rules,
-// and those of lib/plan for budgets between the least working set and what the
-// step takes as it is. Each is written and predicted: what the planner counts
-// is not all that the runtime takes.
+// segments of any number, and those of lib/plan for budgets between the least
+// working set and what the step takes as it is. Each is written and predicted:
+// what the planner counts is not all that the runtime takes.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -18,9 +18,11 @@ namespace {
 
 // Budgets, as parts of the way from the least working set to all that is live
 // without recomputation.
-constexpr double kShares[] = {0, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6};
+constexpr double kShares[] = {0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.28, 0.4, 0.6};
 // Steps towards the cheapest plan within the budget.
 constexpr int kRefinements = 5;
+// Segments that the forward pass is cut into.
+constexpr int kSegments[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
 
 // By overhead; each point has to lower the peak.
 std::vector<CheckpointPoint> Best(std::vector<CheckpointPoint> points) {
@@ -38,19 +40,20 @@ std::vector<CheckpointPoint> Best(std::vector<CheckpointPoint> points) {
   return curve;
 }
 
-// What the choices at the critical moment buy (docs/planning.md) is not worth
-// half of the time here.
-plan::RecomputeOptions PlannerOptions(int64_t max_moves) {
-  plan::RecomputeOptions options = {.max_moves = max_moves};
-  options.methods.choices = false;
-  return options;
+// A move of the planner takes as long as the plan is.
+int64_t MovesFor(size_t units) {
+  constexpr int64_t kWork = 100'000'000;
+  constexpr int64_t kMovesPerUnit = 200;
+  const auto n = static_cast<int64_t>(units) + 1;
+  return std::max<int64_t>(std::min(kMovesPerUnit * n, kWork / n), 20'000);
 }
 
 }  // namespace
 
-int64_t PlannedBudget(int64_t budget) {
+int64_t PlannedBudget(int64_t budget, bool arena) {
   constexpr int64_t kMostConstant = 4 << 20;
-  return budget - budget / 16 - std::min(kMostConstant, budget / 16);
+  const int64_t constant = std::min(kMostConstant, budget / 16);
+  return budget - budget / (arena ? 16 : 48) - constant / (arena ? 1 : 2);
 }
 
 absl::Status CheckpointPlanner::AddPoint(
@@ -71,6 +74,12 @@ absl::Status CheckpointPlanner::AddPoint(
   return absl::OkStatus();
 }
 
+std::vector<int32_t> CheckpointPlanner::SequenceOf(
+    const CheckpointPlan& plan) const {
+  return units_->SequenceOf(plan.runs.empty() ? units_->PlainRuns()
+                                              : plan.runs);
+}
+
 absl::StatusOr<CheckpointSearch> CheckpointPlanner::Search(
     std::optional<int64_t> budget) const {
   CheckpointSearch search;
@@ -81,31 +90,58 @@ absl::StatusOr<CheckpointSearch> CheckpointPlanner::Search(
   if (absl::StatusOr<CheckpointPlan> layers = PerLayer(); layers.ok()) {
     RETURN_IF_ERROR(AddPoint(std::move(layers->runs), &search, &points));
   }
+  for (const int segments : kSegments) {
+    RETURN_IF_ERROR(
+        AddPoint(RunsOfSegments(*units_, CutIntoSegments(*units_, segments)),
+                 &search, &points));
+  }
   const plan::RecomputeProblem& problem = units_->problem();
   ASSIGN_OR_RETURN(const plan::WorkingSet floor, LargestWorkingSet(problem));
   ASSIGN_OR_RETURN(
       const plan::RecomputeReplay plain,
       ReplayRecompute(problem, units_->SequenceOf(units_->PlainRuns())));
-  std::vector<int64_t> budgets;
-  for (double share : kShares) {
-    budgets.push_back(
-        floor.memory +
-        static_cast<int64_t>(share *
-                             static_cast<double>(plain.peak - floor.memory)));
-  }
-  ASSIGN_OR_RETURN(
-      const std::vector<plan::RecomputeResult> plans,
-      SweepRecompute(problem, budgets, PlannerOptions(options_.max_moves)));
-  for (const plan::RecomputeResult& result : plans) {
-    if (result.sequence.empty()) continue;
+  for (const double share : kShares) {
     RETURN_IF_ERROR(
-        AddPoint(units_->RunsOf(result.sequence), &search, &points));
+        Plan(floor.memory +
+                 static_cast<int64_t>(
+                     share * static_cast<double>(plain.peak - floor.memory)),
+             &search, &points));
   }
   if (budget) {
-    RETURN_IF_ERROR(Refine(PlannedBudget(*budget), &search, &points));
+    RETURN_IF_ERROR(Refine(PlannedBudget(*budget, options_.runtime.arena),
+                           &search, &points));
   }
   search.curve = Best(std::move(points));
   return search;
+}
+
+absl::Status CheckpointPlanner::Plan(
+    int64_t budget, CheckpointSearch* search,
+    std::vector<CheckpointPoint>* points) const {
+  const plan::RecomputeProblem& problem = units_->problem();
+  plan::RecomputeOptions options = {
+      .budget = budget,
+      .max_moves = options_.max_moves > 0 ? options_.max_moves
+                                          : MovesFor(units_->size())};
+  // What the choices at the critical moment buy (docs/planning.md) is not worth
+  // half of the time here.
+  options.methods.choices = false;
+  // The cheapest that is known within the budget, or the one that takes least.
+  std::pair<int64_t, int64_t> best;
+  for (const CheckpointPoint& point : *points) {
+    std::vector<int32_t> sequence = SequenceOf(point.plan);
+    ASSIGN_OR_RETURN(const plan::RecomputeReplay replay,
+                     ReplayRecompute(problem, sequence));
+    const std::pair<int64_t, int64_t> now = {
+        std::max<int64_t>(replay.peak - budget, 0), replay.cost};
+    if (!options.initial_sequence.empty() && now >= best) continue;
+    best = now;
+    options.initial_sequence = std::move(sequence);
+  }
+  ASSIGN_OR_RETURN(const plan::RecomputeResult result,
+                   PlanRecompute(problem, options));
+  if (result.sequence.empty()) return absl::OkStatus();
+  return AddPoint(units_->RunsOf(result.sequence), search, points);
 }
 
 absl::Status CheckpointPlanner::Refine(
@@ -122,14 +158,10 @@ absl::Status CheckpointPlanner::Refine(
       return absl::OkStatus();
     }
     const auto over = within - 1;
-    const auto planned = [&](const CheckpointPoint& point) {
-      return ReplayRecompute(
-          problem,
-          units_->SequenceOf(point.plan.runs.empty() ? units_->PlainRuns()
-                                                     : point.plan.runs));
-    };
-    ASSIGN_OR_RETURN(const plan::RecomputeReplay low, planned(*within));
-    ASSIGN_OR_RETURN(const plan::RecomputeReplay high, planned(*over));
+    ASSIGN_OR_RETURN(const plan::RecomputeReplay low,
+                     ReplayRecompute(problem, SequenceOf(within->plan)));
+    ASSIGN_OR_RETURN(const plan::RecomputeReplay high,
+                     ReplayRecompute(problem, SequenceOf(over->plan)));
     // Where the peak would be that of the budget if it went in a line.
     const double share =
         static_cast<double>(budget - within->peak_bytes) /
@@ -138,14 +170,8 @@ absl::Status CheckpointPlanner::Refine(
         low.peak +
         static_cast<int64_t>(share * static_cast<double>(high.peak - low.peak));
     if (target <= low.peak) return absl::OkStatus();
-    plan::RecomputeOptions options = PlannerOptions(options_.max_moves);
-    options.budget = target;
-    options.initial_sequence = units_->SequenceOf(within->plan.runs);
-    ASSIGN_OR_RETURN(const plan::RecomputeResult result,
-                     PlanRecompute(problem, options));
-    if (result.sequence.empty()) return absl::OkStatus();
     const size_t before = points->size();
-    RETURN_IF_ERROR(AddPoint(units_->RunsOf(result.sequence), search, points));
+    RETURN_IF_ERROR(Plan(target, search, points));
     if (points->size() == before) return absl::OkStatus();
   }
   return absl::OkStatus();

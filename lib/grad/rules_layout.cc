@@ -41,6 +41,34 @@ ValueId GradientOrZeros(RuleContext& c, size_t i) {
   return c.e().Zeros(c.x_type().element, c.e().ShapeOf(result));
 }
 
+// A matrix whose gradient is a product, as of a weight that a MatMul reads
+// transposed: (A B)' = B' A', without the gradient in between. kNoValue where
+// something else reads that gradient, too.
+ValueId TransposedProduct(RuleContext& c) {
+  const ir::Graph& graph = c.e().graph();
+  const ir::NodeId producer = graph.value(c.dy()).producer;
+  if (producer == ir::kNoNode) return ir::kNoValue;
+  const ir::Node& gemm = graph.node(producer);
+  if (gemm.op_type != "Gemm" || gemm.operands.size() != 2) return ir::kNoValue;
+  int readers = 0;
+  for (const ir::NodeId id : graph.block(c.node().block).nodes) {
+    const ir::Node& reader = graph.node(id);
+    if (std::count(reader.operands.begin(), reader.operands.end(), c.y_id()) ==
+        0) {
+      continue;
+    }
+    if (reader.op_type != "MatMul" && reader.op_type != "Gemm") {
+      return ir::kNoValue;
+    }
+    ++readers;
+  }
+  if (readers != 1) return ir::kNoValue;
+  return c.e().Op("Gemm", {gemm.operands[1], gemm.operands[0]},
+                  {Attr("alpha", ir::FloatAttribute(gemm, "alpha", 1)),
+                   Attr("transA", 1 - ir::IntAttribute(gemm, "transB", 0)),
+                   Attr("transB", 1 - ir::IntAttribute(gemm, "transA", 0))});
+}
+
 }  // namespace
 
 // Reshape, Flatten, Squeeze, Unsqueeze.
@@ -60,6 +88,9 @@ absl::Status Transpose(RuleContext& c) {
       return c.Error("perm is out of range");
     }
     inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  }
+  if (const ValueId product = TransposedProduct(c); product != ir::kNoValue) {
+    return c.Give(0, product);
   }
   return c.Give(0, c.e().Transpose(c.dy(), inverse));
 }

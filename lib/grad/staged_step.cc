@@ -94,6 +94,7 @@ class Writer {
                                 out_.bodies[At(stage)]);
       body.nodes = order;
     }
+    DropUnreadResults();
     std::vector<NodeId> views;
     for (NodeId id : before) {
       if (units_.IsView(id)) views.push_back(id);
@@ -242,6 +243,37 @@ class Writer {
                                       : WriteCopy(id, run));
       // The unit's nodes read one another.
       latest_[At(unit)] = static_cast<int32_t>(run);
+    }
+  }
+
+  // The positions of a pooling that runs once more, or whose gradient reads
+  // those of another run: what nobody reads would live to the stage's end.
+  void DropUnreadResults() {
+    std::vector<bool> is_read(graph_.num_values());
+    std::vector<ValueId> uses;
+    for (BlockId body : out_.bodies) {
+      for (NodeId id : graph_.block(body).nodes) {
+        uses.clear();
+        CollectUses(graph_, id, &uses);
+        for (ValueId use : uses) is_read[Index(use)] = true;
+      }
+      for (ValueId result : graph_.block(body).results) {
+        is_read[Index(result)] = true;
+      }
+    }
+    for (const std::vector<NodeId>& nodes : out_.nodes) {
+      for (NodeId id : nodes) {
+        ir::Node& node = graph_.mutable_node(id);
+        // In training mode all of its results have to be there.
+        if (node.op_type == "BatchNormalization") continue;
+        for (size_t i = 1; i < node.results.size(); ++i) {
+          if (node.results[i] != kNoValue && !is_read[Index(node.results[i])] &&
+              ir::Lists(node.info->optional_results, i)) {
+            node.results[i] = kNoValue;
+          }
+        }
+        while (node.results.back() == kNoValue) node.results.pop_back();
+      }
     }
   }
 

@@ -57,8 +57,11 @@ int64_t PeakOfStage(const StepUnits& units, absl::Span<const int32_t> runs,
   int64_t peak = 0;
   for (int32_t r = begin; r < end; ++r) {
     held += dead[At(r - begin)];
-    if (last_read[At(r)] >= end) handed -= units.unit(runs[At(r)]).bytes;
-    peak = std::max(peak, stages.live_bytes[At(r)] + held + handed);
+    const StepUnit& unit = units.unit(runs[At(r)]);
+    const bool is_handed = last_read[At(r)] >= end;
+    if (is_handed) handed -= unit.bytes;
+    peak = std::max(peak, stages.live_bytes[At(r)] + held + handed +
+                              (is_handed ? unit.overwritten_bytes : 0));
   }
   return peak;
 }

@@ -149,7 +149,10 @@ class StepUnitsBuilder {
       returned_bytes_.push_back(0);
     } else {
       // The buffer is that of the node before.
-      out_.units_[At(unit)].bytes -= *sizes_->bytes(node.operands[0]);
+      StepUnit& before = out_.units_[At(unit)];
+      const int64_t bytes = *sizes_->bytes(node.operands[0]);
+      before.bytes -= bytes;
+      before.overwritten_bytes = std::max(before.overwritten_bytes, bytes);
     }
     StepUnit& made = out_.units_[At(unit)];
     made.nodes.push_back(id);
@@ -215,7 +218,19 @@ class StepUnitsBuilder {
         *sizes_->bytes(operand) != *sizes_->bytes(node.results[0])) {
       return -1;
     }
-    return unit;
+    return PaysAsOne(out_.units_[At(unit)]) ? unit : -1;
+  }
+
+  // Whether the buffer that is overwritten would be missed: while what stands
+  // before it ran, its inputs were there, which are gone now if the two are
+  // units of their own. The runtime fuses a convolution with what follows.
+  bool PaysAsOne(const StepUnit& before) const {
+    if (graph_.node(before.nodes.front()).op_type == "Conv") return true;
+    int64_t bytes = before.workspace_bytes;
+    for (const int32_t input : before.inputs) {
+      bytes += out_.units_[At(input)].bytes;
+    }
+    return bytes < before.bytes;
   }
 
   int32_t AddToProblem(int64_t memory, int64_t cost,

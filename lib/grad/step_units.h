@@ -1,8 +1,9 @@
 // A training step as the planner of recomputation sees it (plan/recompute.h).
 //
 // A unit is what runs again as one: a node, together with the nodes before it
-// whose results it overwrites. Views are no units: whoever reads one reads the
-// bytes that it shows. Beside the units the problem has
+// whose results it overwrites, where it pays to think of them as one. Views are
+// no units: whoever reads one reads the bytes that it shows. Beside the units
+// the problem has
 //
 //   workspace   a node that makes what a kernel takes while it runs, read by
 //               that unit alone
@@ -37,7 +38,11 @@ struct StepUnit {
   bool returns = false;         // makes a result of the step
   int64_t bytes = 0;            // of what it makes, without what it overwrites
   int64_t workspace_bytes = 0;  // of its kernels, while they run
-  double seconds = 0;           // as modelled
+  // Of the largest result that one of its nodes overwrites: a buffer beside the
+  // unit's where a stage hands the unit on, since the runtime writes what a
+  // branch returns to a buffer of its own.
+  int64_t overwritten_bytes = 0;
+  double seconds = 0;  // as modelled
 };
 
 class StepUnits {

@@ -43,6 +43,16 @@ bool AllZero(const Numbers& numbers) {
                      [](int64_t n) { return n == 0; });
 }
 
+// Whether the weight of a pointwise convolution is much larger than an image:
+// then a product for each image takes more than it is worth.
+bool IsSmallImage(const Numbers& extents, int64_t outputs, int64_t inputs) {
+  double pixels = 1;
+  for (const int64_t extent : extents) pixels *= static_cast<double>(extent);
+  const auto m = static_cast<double>(outputs);
+  const auto c = static_cast<double>(inputs);
+  return m * c > 2 * pixels * (m + c);
+}
+
 }  // namespace
 
 absl::StatusOr<WindowRule> WindowRule::Of(const RuleContext& c, Numbers kernel,
@@ -155,11 +165,20 @@ absl::StatusOr<ValueId> WeightGradient(RuleContext& c, const WindowRule& w,
   const bool pointwise = AllOnes(w.kernel) && AllOnes(w.strides) &&
                          AllZero(w.pads_begin) && AllZero(w.pads_end);
   if (pointwise && group == 1) {
-    // One matrix product an image, summed.
-    const ValueId x = e.Reshape(wide, Numbers{0, inputs, -1});
+    const ValueId x =
+        e.Transpose(e.Reshape(wide, Numbers{0, inputs, -1}), {0, 2, 1});
     const ValueId dy = e.Reshape(narrow, Numbers{0, outputs, -1});
-    const ValueId products = e.MatMul(dy, e.Transpose(x, {0, 2, 1}));
-    const ValueId sum = e.ReduceSum(products, {0}, /*keep_dims=*/false);
+    if (w.wide && IsSmallImage(*w.wide, outputs, inputs)) {
+      // One product of all pixels of all images.
+      const ValueId rows =
+          e.Reshape(e.Transpose(dy, {0, 2, 1}), Numbers{-1, outputs});
+      return e.ReshapeLike(
+          e.Op("Gemm", {rows, e.Reshape(x, Numbers{-1, inputs})},
+               {Attr("transA", int64_t{1})}),
+          weight_like);
+    }
+    // One product an image, summed.
+    const ValueId sum = e.ReduceSum(e.MatMul(dy, x), {0}, /*keep_dims=*/false);
     return e.ReshapeLike(sum, weight_like);
   }
   // A convolution over the batch: channels become the batch, the batch becomes

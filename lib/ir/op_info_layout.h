@@ -94,7 +94,11 @@ inline constexpr OpInfo kLayoutRows[] = {
         .InPlace(At(0))
         .Flow(flow_rules::Trilu)
         .Gradient(At(1)),
-    Op("Unique").Bfloat16Since(28).Moderate().GradientUnknown(),
+    Op("Unique")
+        .OptionalResults(At(1, 2, 3))
+        .Bfloat16Since(28)
+        .Moderate()
+        .GradientUnknown(),
 
     // Writes into a copy of operand 0, or into it. Reductions by product and
     // extremum need everything, plain writes only the indices. ONNX Runtime's

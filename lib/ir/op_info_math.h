@@ -257,6 +257,7 @@ inline constexpr OpInfo kMathRows[] = {
         .Shape(shape_rules::RandomLike)
         .NoGradient(),
     Op("Dropout")
+        .OptionalResults(At(1))
         .Bfloat16Since(22)
         .Cheap()
         .Random()

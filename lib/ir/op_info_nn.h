@@ -74,6 +74,7 @@ inline constexpr OpInfo kNnRows[] = {
     // Pools. MaxPool is asked for the positions of the maxima, its second
     // result: then neither operand nor first result is kept.
     Pooling("MaxPool", flops::Pool, shape_rules::Pool)
+        .OptionalResults(At(1))
         .Bfloat16Since(22)
         .Flow(flow_rules::Pool)
         .Gradient(kNone, At(1)),
@@ -121,20 +122,24 @@ inline constexpr OpInfo kNnRows[] = {
 
     // Recurrent layers: the gates are made again from the states.
     Compute("GRU", flops::Gru, shape_rules::Recurrent)
+        .OptionalResults(At(0, 1))
         .Bfloat16Since(22)
         .Flow(flow_rules::Recurrent)
         .Gradient(kAll, kAll),
     Compute("LSTM", flops::Lstm, shape_rules::Recurrent)
+        .OptionalResults(At(0, 1, 2))
         .Bfloat16Since(22)
         .Flow(flow_rules::Recurrent)
         .Gradient(kAll, kAll),
     Compute("RNN", flops::Rnn, shape_rules::Recurrent)
+        .OptionalResults(At(0, 1))
         .Bfloat16Since(22)
         .Flow(flow_rules::Recurrent)
         .Gradient(kAll, kAll),
 
     // Attention: the scores are made again from queries and keys.
     Compute("Attention", flops::Attention, shape_rules::Attention)
+        .OptionalResults(At(1, 2, 3))
         .Flow(flow_rules::Attention)
         .Gradient(kAll, At(0)),
     Op("LinearAttention").Expensive().GradientUnknown(),

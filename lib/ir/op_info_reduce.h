@@ -92,6 +92,7 @@ inline constexpr OpInfo kReduceRows[] = {
     // In training the batch statistics are no results: they are made again
     // from the operand.
     Op("BatchNormalization")
+        .OptionalResults(At(1, 2))
         .Bfloat16Since(14)
         .Moderate()
         .Flops(flops::PerResult<2>)
@@ -107,6 +108,7 @@ inline constexpr OpInfo kReduceRows[] = {
         .Flow(flow_rules::InstanceNormalization)
         .Gradient(At(0, 1)),
     Op("LayerNormalization")
+        .OptionalResults(At(1, 2))
         .Float32Results(At(1, 2))
         .Moderate()
         .Flops(flops::PerResult<flops::kNormalizationFlops>)
@@ -149,6 +151,7 @@ inline constexpr OpInfo kReduceRows[] = {
         .Gradient(At(1, 2)),
     // Scores, or the log probabilities where they are a result.
     Op("SoftmaxCrossEntropyLoss")
+        .OptionalResults(At(1))
         .Float32(Float32Need::kStatistics)
         .Moderate()
         .Flops(flops::PerOperand<flops::kSoftmaxFlops>)

@@ -85,6 +85,11 @@ class Row {
     row.info_.float32_results = results;
     return row;
   }
+  constexpr Row OptionalResults(uint32_t results) const {
+    Row row = *this;
+    row.info_.optional_results = results;
+    return row;
+  }
   constexpr Row Flops(FlopsRule rule) const {
     Row row = *this;
     row.info_.flops = rule;

@@ -18,6 +18,20 @@ constexpr int kSqueezeAxesOperandSince = 13;
 constexpr int kSumAxesOperandSince = 13;
 constexpr int kReduceAxesOperandSince = 18;
 
+// Whether the second permutation, null for the reverse, is taken back by the
+// first.
+bool Undoes(absl::Span<const int64_t> perm, const std::vector<int64_t>* other) {
+  const auto rank = static_cast<int64_t>(perm.size());
+  if (other != nullptr && other->size() != perm.size()) return false;
+  for (int64_t i = 0; i < rank; ++i) {
+    const int64_t axis = perm[static_cast<size_t>(i)];
+    const int64_t from = other == nullptr ? rank - 1 - axis
+                                          : (*other)[static_cast<size_t>(axis)];
+    if (from != i) return false;
+  }
+  return true;
+}
+
 std::vector<ir::Type> ResultTypes(const ir::Graph& graph, const ir::Node& node,
                                   ir::ShapeContext* c) {
   for (ValueId operand : node.operands) {
@@ -102,6 +116,13 @@ ValueId Emitter::Cast(ValueId a, ElementType to) {
 
 ValueId Emitter::Transpose(ValueId a, Axes perm) {
   if (std::is_sorted(perm.begin(), perm.end())) return a;
+  if (graph_.value(a).kind == ir::ValueKind::kResult) {
+    const ir::Node& before = graph_.node(graph_.value(a).producer);
+    if (before.op_type == "Transpose" && before.domain.empty() &&
+        Undoes(perm, ir::IntsAttribute(before, "perm"))) {
+      return before.operands[0];
+    }
+  }
   return Op("Transpose", {a}, {Attr("perm", std::move(perm))});
 }
 

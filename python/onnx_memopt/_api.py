@@ -104,6 +104,7 @@ def train_step(model: Model, *, output: PathLike | None = None,
                train: Sequence[str] = (), freeze: Sequence[str] = (),
                checkpoint: str | None = None,
                budget: int | str | None = None, order: str = "default",
+               session: str = "default",
                accumulate: int = 1, precision: str = "float32",
                loss_scale: float = 65536.0, loss_scale_steps: int = 2000,
                batch: int | None = None,
@@ -130,6 +131,9 @@ def train_step(model: Model, *, output: PathLike | None = None,
     optimizer: "sgd", "momentum", "adam", "adamw" or "none".
     train, freeze: patterns of names of weights, with * and ?.
     checkpoint: "none", "sqrt", "per-layer" or "optimal", which a budget implies.
+    session: the session that the step is planned for: "default", or "bare" for
+        one without arena and memory pattern, which takes far less memory and
+        some time. `Trainer` opens it so.
     accumulate: micro-batches in a step; the model's batch is that of one.
     precision: "float32", "float16" or "bfloat16", with float32 weights.
     loss_scale, loss_scale_steps: of float16.
@@ -148,6 +152,7 @@ def train_step(model: Model, *, output: PathLike | None = None,
     options = _core.TrainOptions()
     options.set_optimizer(optimizer)
     options.set_order(order)
+    options.set_session(session)
     options.budget_bytes = _bytes(budget)
     if options.budget_bytes is not None and checkpoint not in (None,
                                                                "optimal"):

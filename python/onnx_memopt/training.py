@@ -11,6 +11,7 @@ Needs onnx, onnxruntime and numpy.
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import sys
@@ -32,6 +33,8 @@ Rate = Union[float, Callable[[int], float]]
 # Inputs of a step that are no data, beside parameters and states.
 _OWN = "learning_rate"
 _NEXT = ".next"
+# Key in the metadata of a step: options of the session that it was planned for.
+_PLANNED = "onnx_memopt.session_options"
 # What a message can be at most before protobuf refuses it.
 _MAX_PROTO_BYTES = 2**31 - 2**24
 
@@ -56,7 +59,8 @@ class Trainer:
         seed: of the masks of Dropout.
         step, start: paths of a step and its initial state that `train_step` or
             `onnx-memopt train` wrote; if not given, they are made.
-        session_options: an onnxruntime.SessionOptions.
+        session_options: an onnxruntime.SessionOptions; if not given, what the
+            step was planned for.
         providers: as of onnxruntime.InferenceSession.
         options: those of `train_step`, such as optimizer="adamw".
         """
@@ -95,6 +99,8 @@ class Trainer:
         import onnxruntime
         from onnx import numpy_helper
         self._np = numpy
+        if options is None:
+            options = _planned_options(step)
         self._session = onnxruntime.InferenceSession(
             os.fspath(step), options, providers=list(providers))
         state = onnx.load(os.fspath(start))
@@ -254,6 +260,22 @@ class Trainer:
         onnx.save(model, path,
                   save_as_external_data=bytes_held > _MAX_PROTO_BYTES,
                   location=os.path.basename(path) + ".data")
+
+
+def _planned_options(step: PathLike) -> Any:
+    """An onnxruntime.SessionOptions that keeps to the step's budget."""
+    import onnx
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    model = onnx.load(os.fspath(step), load_external_data=False)
+    for entry in model.metadata_props:
+        if entry.key != _PLANNED:
+            continue
+        for name, value in json.loads(entry.value).items():
+            if name == "execution_order":
+                value = getattr(onnxruntime.ExecutionOrder, value)
+            setattr(options, name, value)
+    return options
 
 
 class _Line:

@@ -86,6 +86,12 @@ void SetOrder(TrainOptions& options, const std::string& text) {
       "order");
 }
 
+void SetSession(TrainOptions& options, const std::string& text) {
+  options.session = Choose<StepSession>(
+      {{"default", StepSession::kDefault}, {"bare", StepSession::kBare}}, text,
+      "session");
+}
+
 void SetExternalData(TrainOptions& options, const std::string& text) {
   options.external_data = ParseExternalData(text);
 }
@@ -129,6 +135,7 @@ void BindOptions(nb::module_& module) {
       .def("set_checkpoint", &SetCheckpoints)
       .def("set_precision", &SetPrecision)
       .def("set_order", &SetOrder)
+      .def("set_session", &SetSession)
       .def("set_external_data", &SetExternalData)
       .def("set_distillation", &SetDistillation, nb::arg("teacher"),
            nb::arg("teacher_output"), nb::arg("soft_output"),
@@ -193,6 +200,12 @@ void BindTrain(nb::module_& module) {
           "saved_bytes",
           [](const TrainResult& r) { return Known(r.saved_bytes); },
           "Of the forward pass for the backward one.")
+      .def_prop_ro(
+          "session",
+          [](const TrainResult& r) {
+            return r.session == StepSession::kBare ? "bare" : "default";
+          },
+          "What the peaks are predicted for.")
       .def_ro("forward_nodes", &TrainResult::forward_nodes)
       .def_ro("nodes", &TrainResult::nodes)
       .def_ro("teacher_nodes", &TrainResult::teacher_nodes,

@@ -8,6 +8,7 @@ import pathlib
 import sys
 
 import numpy as np
+import onnx
 import pytest
 
 import train_step
@@ -133,6 +134,32 @@ def test_the_file_is_predicted_like_the_step(name, tmp_path):
         # Kernels' scratch is that of two threads there and of one here.
         limit = max(0.01 * expected, 32 << 10)
         assert abs(read[f"{which}_peak_bytes"] - expected) <= limit
+
+
+def test_a_step_for_a_bare_session(tmp_path):
+    """It takes what is predicted without arena and memory pattern, which is
+    far less, and says in its metadata that it was made for that."""
+    model, _ = reference("unet_gn")
+    large = tmp_path / "large.onnx"
+    train_step.resize_input(model, large, (4, 3, 128, 128))
+    flags = ["--loss", "mse", "--session", "bare"]
+    _, plain = report_of(large, tmp_path, *flags)
+    budget = int(0.6 * max(plain["predicted"].values()))
+    step, report = report_of(large, tmp_path, *flags, "--budget", str(budget))
+    peaks = ort_memory.measure(step, ort_memory.BARE, "all", 2, runs=2)["peaks"]
+    predicted = max(report["predicted"].values())
+    assert max(peaks) <= budget
+    assert abs(max(peaks) - predicted) <= 0.1 * predicted + MIB
+    assert report["session"] == {"enable_cpu_mem_arena": False,
+                                 "enable_mem_pattern": False}
+    stated = {p.key: p.value for p in onnx.load(step).metadata_props}
+    assert json.loads(stated["onnx_memopt.session_options"]) == {
+        "enable_cpu_mem_arena": False, "enable_mem_pattern": False}
+    # And the order, where that is not the default.
+    step, _ = report_of(large, tmp_path, "--loss", "mse", "--order", "file")
+    stated = {p.key: p.value for p in onnx.load(step).metadata_props}
+    assert json.loads(stated["onnx_memopt.session_options"]) == {
+        "execution_order": "PRIORITY_BASED"}
 
 
 def test_a_budget_below_the_floor_says_what_holds_it(tmp_path):

@@ -36,6 +36,20 @@ def deep_training(tmp_path):
     return make
 
 
+@pytest.mark.parametrize("flags,arena,order", [
+    ([], True, "DEFAULT"),
+    (["--session", "bare"], False, "DEFAULT"),
+    (["--session", "bare", "--order", "file"], False, "PRIORITY_BASED")])
+def test_the_session_is_the_one_of_the_plan(flags, arena, order, tmp_path):
+    model, _ = deep_model(tmp_path)
+    made = trainer(model, tmp_path, "--loss", "mse", "--dim", "batch=16", *flags)
+    made.fit(batches(1), progress=False)
+    options = made._session.get_session_options()
+    assert options.enable_cpu_mem_arena is arena
+    assert options.enable_mem_pattern is arena
+    assert options.execution_order.name == order
+
+
 def batches(count, seed=0):
     rng = np.random.default_rng(seed)
     return [(rng.normal(size=(16, 32)), rng.normal(size=(16, 32)))

@@ -95,6 +95,10 @@ Memory:
   --budget SIZE            what the step may take above the loaded session in
                            ONNX Runtime, as predicted, for example 4GiB; means
                            --checkpoint optimal
+  --session OPTIONS        the session that the step is planned for:
+                           default  options as they come
+                           bare     without arena and memory pattern: far less
+                                    memory, some time; Trainer opens it so
   --accumulate K           K micro-batches in a step, one after the other: the
                            model's batch is one of them, the step's inputs hold
                            K along their first axis, and the updates are those
@@ -197,6 +201,7 @@ class Parser {
     app_.add_option("--input-shape", input_shapes_)->allow_extra_args(false);
     app_.add_option("--checkpoint", checkpoint_);
     app_.add_option("--budget", budget_);
+    app_.add_option("--session", session_);
     app_.add_option("--accumulate", step.accumulate);
     app_.add_option("--precision", precision_);
     app_.add_option("--loss-scale", step.loss_scale);
@@ -251,6 +256,10 @@ class Parser {
                      Choose<NodeOrder>({{"default", NodeOrder::kDefault},
                                         {"file", NodeOrder::kFile}},
                                        order_, "--order"));
+    ASSIGN_OR_RETURN(options.session,
+                     Choose<StepSession>({{"default", StepSession::kDefault},
+                                          {"bare", StepSession::kBare}},
+                                         session_, "--session"));
     ASSIGN_OR_RETURN(
         options.external_data,
         Choose<ExternalDataMode>({{"auto", ExternalDataMode::kAuto},
@@ -387,6 +396,7 @@ class Parser {
   std::string budget_;
   std::string precision_ = "float32";
   std::string order_ = "default";
+  std::string session_ = "default";
   std::string external_data_ = "auto";
   std::vector<std::string> dims_;
   std::vector<std::string> input_shapes_;
@@ -447,7 +457,11 @@ void Print(const TrainResult& result, std::ostream& out) {
   if (result.peak_first_bytes >= 0) {
     out << "predicted in ONNX Runtime  first run "
         << FormatBytes(result.peak_first_bytes) << ", then "
-        << FormatBytes(result.peak_steady_bytes) << "\n";
+        << FormatBytes(result.peak_steady_bytes)
+        << (result.session == StepSession::kBare
+                ? ", without arena and memory pattern"
+                : "")
+        << "\n";
   }
   PrintCheckpoints(result, out);
   for (const BudgetPoint& point : result.curve) {
@@ -483,6 +497,9 @@ std::string ToJson(const TrainResult& result) {
   json["forward_nodes"] = result.forward_nodes;
   json["predicted"] = {{"peak_first_bytes", known(result.peak_first_bytes)},
                        {"peak_steady_bytes", known(result.peak_steady_bytes)}};
+  const bool is_bare = result.session == StepSession::kBare;
+  json["session"] = {{"enable_cpu_mem_arena", !is_bare},
+                     {"enable_mem_pattern", !is_bare}};
   json["recomputed"] = nlohmann::ordered_json::array();
   for (const grad::RecomputedSegment& segment : result.segments) {
     json["recomputed"].push_back({{"first", segment.first},

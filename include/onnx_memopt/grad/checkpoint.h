@@ -21,9 +21,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "onnx_memopt/analysis/runtime_model.h"
 #include "onnx_memopt/grad/recomputed_segment.h"
 #include "onnx_memopt/grad/training_step.h"
 #include "onnx_memopt/ir/graph.h"
+#include "onnx_memopt/rewrite/prediction.h"
 
 namespace onnx_memopt::grad {
 
@@ -37,11 +39,14 @@ struct CheckpointOptions {
   // The order in which the runtime runs a file: depth first from the last leaf,
   // or that of the file.
   bool depth_first = true;
+  // The session whose peaks are predicted.
+  analysis::RuntimeOptions runtime = rewrite::RewriteOptions();
   // By node: the module that the exporter names, "layer1.0.conv2", or empty.
   // Nodes past the end have none.
   std::vector<std::string> modules;
-  // Work of the planner for each budget that it is asked for.
-  int64_t max_moves = 20'000;
+  // Work of the planner for each budget that it is asked for; 0: as much as
+  // pays for a graph of this size.
+  int64_t max_moves = 0;
 };
 
 // Runs of units of the step, in order. Empty: the step as it is, without
@@ -56,7 +61,7 @@ struct CheckpointPlan {
 // One point of the curve of budget against overhead.
 struct CheckpointPoint {
   CheckpointPlan plan;
-  int64_t peak_bytes = 0;  // predicted for ONNX Runtime, default options
+  int64_t peak_bytes = 0;  // predicted, of CheckpointOptions::runtime
 };
 
 struct CheckpointSearch {
@@ -75,9 +80,9 @@ struct CheckpointResult {
 };
 
 // What a predicted peak should be at most for a measured one to be within the
-// budget: predictions of steps were up to 7 %, or 4 MiB, low
-// (docs/training.md).
-int64_t PlannedBudget(int64_t budget);
+// budget: with an arena predictions of steps were up to 7 %, or 4 MiB, low, and
+// without one 2 % (docs/training.md).
+int64_t PlannedBudget(int64_t budget, bool arena);
 
 class CheckpointPlanner {
  public:
@@ -122,6 +127,11 @@ class CheckpointPlanner {
   CheckpointPlan PlanOf(std::vector<int32_t> runs) const;
   absl::Status AddPoint(std::vector<int32_t> runs, CheckpointSearch* search,
                         std::vector<CheckpointPoint>* points) const;
+  // Of plan/recompute.h's nodes.
+  std::vector<int32_t> SequenceOf(const CheckpointPlan& plan) const;
+  // The planner's plan for a budget, from the best point that there is.
+  absl::Status Plan(int64_t budget, CheckpointSearch* search,
+                    std::vector<CheckpointPoint>* points) const;
   absl::Status Refine(int64_t budget, CheckpointSearch* search,
                       std::vector<CheckpointPoint>* points) const;
   const std::string& ModuleOf(ir::NodeId node) const;

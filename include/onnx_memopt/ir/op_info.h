@@ -85,6 +85,9 @@ struct OpInfo {
   // masks: scales of a Resize.
   uint32_t float32_operands = 0;
   uint32_t float32_results = 0;
+  // Results that a node may leave out, as a bit mask: a runtime makes those
+  // that are listed, read or not.
+  uint32_t optional_results = 0;
   RecomputeCost recompute = RecomputeCost::kUnknown;
   FlopsRule flops = nullptr;  // nullptr: unknown
   SavedForBackward saved;

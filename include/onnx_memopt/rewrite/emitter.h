@@ -100,6 +100,7 @@ class Emitter {
   }
   // The operand itself where it has that type already.
   ir::ValueId Cast(ir::ValueId a, ir::ElementType to);
+  // What another Transpose has read, where this one would take it back.
   ir::ValueId Transpose(ir::ValueId a, Axes perm);
   ir::ValueId SwapLastAxes(ir::ValueId a);
   // To these dims, at most one of them -1.

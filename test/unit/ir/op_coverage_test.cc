@@ -146,6 +146,23 @@ TEST(OpCoverageTest, SixteenBitTypesAreThoseOfTheSchemas) {
   EXPECT_GE(num_checked, 900);
 }
 
+TEST(OpCoverageTest, OptionalResultsAreThoseOfTheSchemas) {
+  int num_checked = 0;
+  for (const onnx::OpSchema& schema :
+       onnx::OpSchemaRegistry::get_all_schemas()) {
+    const OpInfo& row = FindOpInfo(schema.domain(), schema.Name());
+    uint32_t optional = 0;
+    for (size_t i = 0; i < schema.outputs().size(); ++i) {
+      if (schema.outputs()[i].GetOption() == onnx::OpSchema::Optional) {
+        optional |= uint32_t{1} << i;
+      }
+    }
+    EXPECT_EQ(row.optional_results, optional) << schema.Name();
+    if (optional != 0) ++num_checked;
+  }
+  EXPECT_GE(num_checked, 10);
+}
+
 struct NamedShapeRule {
   ShapeRule rule;
   const char* name;
