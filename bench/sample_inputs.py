@@ -23,7 +23,8 @@ TEXT = ("A memory planner decides which tensor lives when. What dies early leave
 # Height and width in pixels of what is drawn, and of its letters; words a line.
 PAGE = ((640, 640), 24, 7)
 LINE = ((48, 320), 26, 4)
-SIGN = ((48, 192), 26, 2)
+# The file has one name for both sides.
+SIGN = ((48, 48), 20, 1)
 # Of a vowel: formants and their widths, and the pitch, in Hz.
 FORMANTS = ((700, 90), (1220, 110), (2600, 170))
 PITCH = 120

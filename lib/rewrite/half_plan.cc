@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "onnx_memopt/ir/weight_reader.h"
 #include "onnx_memopt/rewrite/half_precision.h"
 #include "onnx_memopt/support/format.h"
+#include "onnx_memopt/support/half.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::rewrite {
@@ -22,10 +24,6 @@ using ir::Node;
 using ir::NodeId;
 using ir::Value;
 using ir::ValueId;
-
-// Of the relative error of rounding one number, about its root mean square.
-constexpr float kMeanRoundingFloat16 = 0x1p-13F;
-constexpr float kMeanRoundingBfloat16 = 0x1p-10F;
 
 enum class Control : uint8_t { kNone, kIf, kLoop, kScan, kOther };
 
@@ -97,7 +95,6 @@ class Planner {
     for (NodeId id : nodes_) Classify(id);
     RETURN_IF_ERROR(ScanWeights());
     KeepReadersOfWideValues();
-    KeepRoundedFactors();
     SetNative();
     LeaveBetweenSingles();
     SetNative();
@@ -338,8 +335,7 @@ class Planner {
           });
       if (!is_read) continue;
       HalfRange& range = plan_.ranges[id];
-      const absl::Status read =
-          MeasureRange(graph_, id, plan_.options.type, &reader, &range);
+      const absl::Status read = Measure(value, &reader, &range);
       if (!read.ok()) {
         return absl::InvalidArgumentError(
             absl::StrCat("weight \"", Printable(value.name),
@@ -350,6 +346,59 @@ class Planner {
                       (range.too_large > 0 || range.all_small);
     }
     return absl::OkStatus();
+  }
+
+  absl::Status Measure(const Value& value, ir::WeightReader* reader,
+                       HalfRange* range) const {
+    const bool bfloat16 = plan_.options.type == ElementType::kBfloat16;
+    // Halfway to what would come after the largest, and to the smallest.
+    const float infinite = bfloat16 ? 0x1.ffp127F : 65520.0F;
+    const float zero = bfloat16 ? 0x1p-134F : 0x1p-25F;
+    const float normal = bfloat16 ? kMinNormalBfloat16 : kMinNormalFloat16;
+    float largest = 0;
+    const auto look = [&](absl::Span<const float> values) {
+      range->elements += static_cast<int64_t>(values.size());
+      for (const float element : values) {
+        const float magnitude = std::abs(element);
+        if (magnitude >= infinite && std::isfinite(magnitude)) {
+          ++range->too_large;
+        }
+        if (magnitude <= zero && magnitude > 0) ++range->vanishing;
+        largest = std::max(largest, magnitude);
+      }
+      return absl::OkStatus();
+    };
+    if (value.weight != ir::kNoWeight) {
+      RETURN_IF_ERROR(reader->VisitFloats(graph_.weight(value.weight), look));
+    } else {
+      std::vector<float> values;
+      for (const ir::Element& element : value.contents->elements) {
+        values.push_back(static_cast<float>(*element.real));
+      }
+      RETURN_IF_ERROR(look(values));
+    }
+    range->all_small = largest > 0 && largest < normal;
+    return absl::OkStatus();
+  }
+
+  // A Cast to float32 of integers that 16 bits may not hold: what products of
+  // quantised tensors add up, positions, a clock.
+  bool CastsWideIntegers(const Node& n) const {
+    if (plan_.options.out_of_range != OutOfRange::kKeep || !CastsToFloat(n) ||
+        n.operands.size() != 1 || n.operands[0] == kNoValue) {
+      return false;
+    }
+    switch (graph_.value(n.operands[0]).type.element) {
+      case ElementType::kInt16:
+      case ElementType::kUint16:
+      case ElementType::kInt32:
+      case ElementType::kUint32:
+      case ElementType::kInt64:
+      case ElementType::kUint64:
+        return true;
+      default:
+        return false;
+    }
   }
 
   // What a weight beyond the range is added to or taken from is beyond it too,
@@ -372,31 +421,11 @@ class Planner {
           Keep(id, "numbers out of range");
         }
       }
-      if (!reads_wide || !IsCheap(n)) continue;
+      const bool makes_wide =
+          CastsWideIntegers(n) || (reads_wide && IsCheap(n));
+      if (!makes_wide) continue;
       for (ValueId result : n.results) {
         if (IsFloat(result)) wide[Index(result)] = true;
-      }
-    }
-  }
-
-  // A sum, product or the like with one number for all elements, which rounding
-  // would move by more than it moves an element on average.
-  void KeepRoundedFactors() {
-    if (plan_.options.sensitive_in_half) return;
-    const float limit = plan_.options.type == ElementType::kBfloat16
-                            ? kMeanRoundingBfloat16
-                            : kMeanRoundingFloat16;
-    for (NodeId id : nodes_) {
-      const Node& n = node(id);
-      if (plan_.nodes[Index(id)] != Width::kHalf || n.operands.size() != 2 ||
-          n.info->in_place == 0 || !IsCheap(n)) {
-        continue;
-      }
-      for (ValueId operand : n.operands) {
-        const auto range = plan_.ranges.find(operand);
-        if (range != plan_.ranges.end() && range->second.rounding > limit) {
-          Keep(id, "rounded factor");
-        }
       }
     }
   }

@@ -10,10 +10,7 @@
 // the other one, a Cast is put beside it, once for all such readers; weights
 // have no Cast but are there in the width that is wanted. A cheap node between
 // nodes that compute in float32 does so too, so that no pair of Casts stands
-// around it. So does one with a factor or offset for all elements that 16 bits
-// hold badly: rounding it moves all of them the same way, and what moves the
-// same way adds up from layer to layer, where the rounding of each element
-// averages out.
+// around it.
 //
 //   ASSIGN_OR_RETURN(HalfPlan plan, PlanHalf(graph, options));
 //   ASSIGN_OR_RETURN(HalfCounts counts, ConvertToHalf(plan, &graph));
@@ -29,7 +26,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "onnx_memopt/ir/graph.h"
-#include "onnx_memopt/ir/weight_reader.h"
 
 namespace onnx_memopt::rewrite {
 
@@ -56,13 +52,7 @@ struct HalfRange {
   int64_t too_large = 0;   // finite, and infinite in 16 bits
   int64_t vanishing = 0;   // not zero, and zero in 16 bits
   bool all_small = false;  // none is zero or normal in 16 bits, some are not 0
-  float rounding = 0;      // of a single element: what it loses, relative to it
 };
-
-// Reads the elements of a float32 weight, or of what a Constant makes.
-absl::Status MeasureRange(const ir::Graph& graph, ir::ValueId id,
-                          ir::ElementType type, ir::WeightReader* reader,
-                          HalfRange* range);
 
 enum class Width : uint8_t { kSingle, kHalf };
 
