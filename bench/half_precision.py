@@ -41,7 +41,9 @@ def with_moved_weights(source, output):
     constants = (attribute.t for node in model.graph.node
                  if node.op_type == "Constant" for attribute in node.attribute)
     for tensor in (*model.graph.initializer, *constants):
-        if tensor.data_type == onnx.TensorProto.FLOAT:
+        # Matrices and filters; a vector may be the scales of a Resize.
+        if (tensor.data_type == onnx.TensorProto.FLOAT
+                and len(tensor.dims) > 1):
             values = numpy_helper.to_array(tensor)
             noise = 1 + 1e-6 * rng.uniform(-1, 1, values.shape)
             tensor.CopyFrom(numpy_helper.from_array(

@@ -27,8 +27,8 @@ struct Kernel {
   int since = 1;
 };
 
-// Those that take float16, by the definitions that the runtime's own package
-// lists (get_all_opkernel_def; bench/probe_ort.py compares them). Sorted.
+// Those that take float16 at any version from `since` on, by what the runtime itself
+// lists (test/runtime/test_smaller.py compares them). Sorted.
 constexpr Kernel kKernels[] = {
     {"", "Attention", 23},
     {"", "Cast"},
