@@ -130,6 +130,7 @@ class Widener {
 
   HalfOnCpu Run() {
     blocks_ = BlocksOutsideCalls(graph_);
+    InlineFunctions();
     FindReaders();
     for (BlockId block : blocks_) {
       for (NodeId id : graph_.block(block).nodes) {
@@ -150,6 +151,23 @@ class Widener {
  private:
   bool IsHalf(ValueId id) const {
     return IsOf(graph_, id, ElementType::kFloat16);
+  }
+
+  // From this opset on ONNX defines a Relu by other operators, and for what has
+  // no kernel the runtime takes the definition: Max(x, 0), which has one.
+  // Definitions of more than one operator are not followed.
+  void InlineFunctions() {
+    constexpr int kSince = 18;
+    for (BlockId block : blocks_) {
+      for (NodeId id : graph_.block(block).nodes) {
+        Node& node = graph_.mutable_node(id);
+        if (node.domain.empty() && node.op_type == "Relu" &&
+            node.opset >= kSince && IsHalf(node.operands[0])) {
+          node.op_type = "Max";
+          node.info = &ir::FindOpInfo(node.domain, node.op_type);
+        }
+      }
+    }
   }
 
   void FindReaders() {

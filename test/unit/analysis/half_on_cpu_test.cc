@@ -78,6 +78,20 @@ return %y
 )");
 }
 
+TEST(HalfOnCpuTest, AFunctionOfOneOperatorRunsAsThatOperator) {
+  EXPECT_EQ(RunsAs(R"(
+    g (float16[4, 8] x) => (float[4, 8] y)
+    {
+      h = Relu (x)
+      y = Cast <to = 1> (h)
+    })"),
+            R"(param %x : float16[4, 8]
+%h = Max(%x) : float16[4, 8]
+%y = Cast(%h) : float[4, 8]
+return %y
+)");
+}
+
 TEST(HalfOnCpuTest, ThePredictionNamesWhatTheModelHas) {
   const Imported imported = ImportText(R"(
     g (float16[1024, 1024] x) => (float16[1024, 1024] y)
