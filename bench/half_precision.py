@@ -4,9 +4,9 @@ Each tool, in a process of its own, converts each network to float16 with inputs
 and outputs in float32. Shown are the size of the file; the largest error of an
 output relative to its largest number, and the root of the mean square in the same
 way, on real inputs and on noise (sample_inputs.py); the memory of a run in ONNX
-Runtime from the second one on, as it is and as the program's report has it; time and
-memory of the tool. Tools and networks that are not installed are left out, with a
-line.
+Runtime from the second one on, measured and predicted for the graph that the runtime
+makes of it; time and memory of the tool. Tools and networks that are not installed
+are left out, with a line.
 
     half_precision.py convert TOOL IN OUT     what runs in those processes
     half_precision.py compare BEFORE AFTER FEEDS...
@@ -14,6 +14,7 @@ line.
 
 import importlib.util
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -24,10 +25,12 @@ import measure
 import models
 import ort_memory
 import readme
+import runtime_table
 import tables
 
 MIB = models.MIB
 HERE = pathlib.Path(__file__).resolve().parent
+MOVED_ELEMENTS = 8
 
 
 def with_moved_weights(source, output):
@@ -41,9 +44,9 @@ def with_moved_weights(source, output):
     constants = (attribute.t for node in model.graph.node
                  if node.op_type == "Constant" for attribute in node.attribute)
     for tensor in (*model.graph.initializer, *constants):
-        # Matrices and filters; a vector may be the scales of a Resize.
+        # Not the scales of a Resize.
         if (tensor.data_type == onnx.TensorProto.FLOAT
-                and len(tensor.dims) > 1):
+                and math.prod(tensor.dims) > MOVED_ELEMENTS):
             values = numpy_helper.to_array(tensor)
             noise = 1 + 1e-6 * rng.uniform(-1, 1, values.shape)
             tensor.CopyFrom(numpy_helper.from_array(
@@ -107,7 +110,7 @@ class Inputs:
         done = subprocess.run(
             [sys.executable, HERE / "sample_inputs.py", source, self.real,
              self.noise], stdout=subprocess.PIPE, text=True, check=True)
-        self.shapes = json.loads(done.stdout)
+        self.shapes, self.dims = json.loads(done.stdout)
         # The arguments that tell the program.
         self.arguments = [f"--input-shape={name}:" + "x".join(map(str, shape))
                           for name, shape in self.shapes.items() if shape]
@@ -137,9 +140,10 @@ def compare(before, after, *files):
     found = []
     for path in files:
         with np.load(path) as file:
-            feeds = dict(file)
-        pairs = [(a.astype(np.float64), a - b.astype(np.float64)) for a, b in
-                 zip(*(session.run(None, feeds) for session in sessions))]
+            runs = [session.run(None, ort_memory.fitting(session, dict(file)))
+                    for session in sessions]
+        pairs = [(a.astype(np.float64), a - b.astype(np.float64))
+                 for a, b in zip(*runs)]
         found.append([
             max(float(size(difference) / max(size(value), 1e-6))
                 for value, difference in pairs)
@@ -154,10 +158,11 @@ def run_memory(path, inputs, timeout):
     return {"run_bytes": peaks[-1]}
 
 
-def predicted(report, when):
+def predicted(program, path, inputs, folder):
     """Of a run from the second one on, with ONNX Runtime's own options."""
-    peaks = json.loads(report.read_text("utf-8"))[when]["runtime"]["default"]
-    return {"predicted_bytes": peaks["steady_peak_bytes"]}
+    peaks = runtime_table.predictions(program, path, "all", inputs.dims, folder,
+                                      inside=True)
+    return {"predicted_bytes": peaks["default"]["steady"]}
 
 
 def row_of(network, source, inputs, tool, command, output, timeout):
@@ -175,21 +180,22 @@ def row_of(network, source, inputs, tool, command, output, timeout):
     return row
 
 
-def rows_of(program, network, source, folder, timeout):
+def rows_of(program, network, source, folder, options):
     inputs = Inputs(source, folder)
-    output, report = folder / "out.onnx", folder / "out.json"
+    output = folder / "out.onnx"
     own = row_of(network, source, inputs, "onnx-memopt",
                  [str(program), str(source), "-o", str(output), "-q",
-                  "--passes=half-precision", *inputs.arguments], output, timeout)
+                  "--passes=half-precision", *inputs.arguments], output,
+                 options.timeout)
+    if output.exists():
+        own.update(predicted(program, output, inputs, folder))
     before = {"network": network, "tool": "as it is",
               "bytes": source.stat().st_size,
-              **run_memory(source, inputs, timeout)}
-    if report.exists():
-        before.update(predicted(report, "before"))
-        own.update(predicted(report, "after"))
+              **run_memory(source, inputs, options.timeout),
+              **predicted(program, source, inputs, folder)}
     yield before
     yield own
-    for tool, (package, _) in PEERS.items():
+    for tool, (package, _) in PEERS.items() if options.peers else ():
         # It takes minutes over others, and fuses nothing there.
         if "optimizer" in tool and "minilm" not in network:
             continue
@@ -199,7 +205,7 @@ def rows_of(program, network, source, folder, timeout):
             continue
         yield row_of(network, source, inputs, tool,
                      [sys.executable, __file__, "convert", tool, str(source),
-                      str(output)], output, timeout)
+                      str(output)], output, options.timeout)
 
 
 def cells(row):
@@ -225,7 +231,7 @@ def main(program, options):
             if options.model and not any(m in network for m in options.model):
                 continue
             for row in rows_of(program, network, source, pathlib.Path(scratch),
-                               options.timeout):
+                               options):
                 rows.append(row)
                 print("  ".join(cells(row)), file=sys.stderr, flush=True)
     if not rows:

@@ -160,11 +160,17 @@ def random_feed(np, rng, value, dims):
         {"float": "float32", "double": "float64", "float16": "float16"}[kind])
 
 
+def fitting(session, feeds):
+    """The inputs that a session takes, in 16 bits where it has them so."""
+    return {value.name: feeds[value.name].astype("float16")
+            if value.type == "tensor(float16)" else feeds[value.name]
+            for value in session.get_inputs()}
+
+
 def feeds_of(np, session, job):
     if job.get("feeds"):
         with np.load(job["feeds"]) as file:
-            return {value.name: file[value.name]
-                    for value in session.get_inputs()}
+            return fitting(session, dict(file))
     rng = np.random.default_rng(0)
     return {value.name: random_feed(np, rng, value, job["dims"])
             for value in session.get_inputs()}

@@ -71,7 +71,8 @@ def parse(arguments):
                         "page that has a place for it: README.md, "
                         "docs/measured.md, docs/passes.md")
     parser.add_argument("--no-peers", dest="peers", action="store_false",
-                        help="cli: this project's program alone")
+                        help="cli, half_precision: this project's program "
+                        "alone")
     parser.add_argument("--peer-memory", type=int, metavar="GIB",
                         help="cli: address space for a peer [3/4 of what is "
                         "available]")

@@ -5,7 +5,7 @@ same shapes.
     sample_inputs.py MODEL REAL.npz NOISE.npz
 
 writes both, and nothing of a real input where it cannot be made here. Prints the
-shapes by name as JSON. All of it is made, and the same each time: pages are drawn
+shapes by name and the sizes of named dimensions as JSON. All of it is made, and the same each time: pages are drawn
 with Pillow's own font, a voice is pulses through three resonances, as a vowel is,
 and words are cut into what the tokenizer beside the network knows.
 """
@@ -13,6 +13,8 @@ and words are cut into what the tokenizer beside the network knows.
 import json
 import pathlib
 import sys
+
+import ort_memory
 
 TEXT = ("A memory planner decides which tensor lives when. What dies early leaves "
         "its place to what comes later, so that the peak of a run falls. Numbers "
@@ -132,13 +134,21 @@ NETWORKS = {"PP-OCRv4_det": image_feeds(PAGE), "PP-OCRv4_rec": image_feeds(LINE)
             "silero_vad": voice_feeds, "all-minilm-l6-v2": text_feeds}
 
 
+def named_sizes(model, feeds):
+    return {name: size
+            for value in ort_memory.quiet_session(model).get_inputs()
+            for name, size in zip(value.shape, feeds[value.name].shape)
+            if isinstance(name, str)}
+
+
 def main(model, real, noise):
     import numpy as np
     model = pathlib.Path(model)
     make = next(make for part, make in NETWORKS.items() if part in model.stem)
     feeds = make(np, model, True)
     np.savez(noise, **feeds)
-    print(json.dumps({name: value.shape for name, value in feeds.items()}))
+    print(json.dumps([{name: value.shape for name, value in feeds.items()},
+                      named_sizes(model, feeds)]))
     try:
         np.savez(real, **make(np, model, False))
     except ImportError as problem:
