@@ -128,8 +128,9 @@ def errors(before, after, inputs, timeout):
          *(inputs.file(name) for name in inputs.names)],
         capture_output=True, text=True, check=False, timeout=timeout)
     if done.returncode != 0:
-        return {"failure": "does not load: "
-                + measure.last_line(done.stderr).partition("] : ")[2][:60]}
+        # "[ONNXRuntimeError] : 10 : INVALID_GRAPH : This is ..."
+        parts = measure.last_line(done.stderr).split(" : ")
+        return {"failure": f"does not load: {parts[min(2, len(parts) - 1)]}"}
     return {"errors": dict(zip(inputs.names, json.loads(done.stdout)))}
 
 

@@ -8,7 +8,7 @@
 namespace onnx_memopt::rewrite {
 namespace {
 
-constexpr int64_t kHeldBytes = int64_t{32} << 20;
+constexpr int64_t kHeldBytes = int64_t{8} << 20;
 
 struct Owners {
   std::shared_ptr<const void> before;

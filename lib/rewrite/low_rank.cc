@@ -15,8 +15,10 @@
 namespace onnx_memopt::rewrite {
 namespace {
 
-// Rows that are widened to double at a time.
+// Rows, and where both are many also columns, that are widened to double at a
+// time.
 constexpr int64_t kRows = 256;
+constexpr int64_t kColumns = 1024;
 // Up to this side a decomposition takes about a second.
 constexpr int64_t kExactSide = 512;
 
@@ -181,15 +183,20 @@ Factors Spectrum::Take(const Matrix& matrix, int64_t rank) const {
 double RelativeError(const Matrix& matrix, const Factors& factors) {
   const ConstMap a = View(matrix);
   const ConstMap left = View(factors.left);
-  const Eigen::MatrixXd right = View(factors.right).cast<double>();
   double error = 0;
   double total = 0;
-  for (int64_t row = 0; row < matrix.rows; row += kRows) {
-    const int64_t count = std::min(kRows, matrix.rows - row);
-    const Eigen::MatrixXd part = a.middleRows(row, count).cast<double>();
-    total += part.squaredNorm();
-    error += (part - left.middleRows(row, count).cast<double>() * right)
-                 .squaredNorm();
+  for (int64_t column = 0; column < matrix.columns; column += kColumns) {
+    const int64_t width = std::min(kColumns, matrix.columns - column);
+    const Eigen::MatrixXd right =
+        View(factors.right).middleCols(column, width).cast<double>();
+    for (int64_t row = 0; row < matrix.rows; row += kRows) {
+      const int64_t count = std::min(kRows, matrix.rows - row);
+      const Eigen::MatrixXd part =
+          a.block(row, column, count, width).cast<double>();
+      total += part.squaredNorm();
+      error += (part - left.middleRows(row, count).cast<double>() * right)
+                   .squaredNorm();
+    }
   }
   return total > 0 ? std::sqrt(error / total) : std::sqrt(error);
 }
