@@ -1,16 +1,22 @@
 """half-precision beside other converters, on real networks that packages ship.
 
 Each tool, in a process of its own, converts each network to float16 with inputs
-and outputs in float32. Shown are the size of the file, the largest error of the
-outputs relative to their largest number, the memory of a run in ONNX Runtime from
-the second one on, and time and memory of the tool. Tools and networks that are
-not installed are left out, with a line.
+and outputs in float32. Shown are the size of the file; the largest error of an
+output relative to its largest number, and the root of the mean square in the same
+way, on real inputs and on noise (sample_inputs.py); the memory of a run in ONNX
+Runtime from the second one on, measured and predicted for the graph that the runtime
+makes of it; time and memory of the tool. Tools and networks that are not installed
+are left out, with a line.
 
     half_precision.py convert TOOL IN OUT     what runs in those processes
+    half_precision.py compare BEFORE AFTER FEEDS...
 """
 
 import importlib.util
+import json
+import math
 import pathlib
+import subprocess
 import sys
 import tempfile
 
@@ -18,12 +24,34 @@ import machine
 import measure
 import models
 import ort_memory
+import readme
+import runtime_table
 import tables
 
 MIB = models.MIB
-# Others are 1. "?" are heights and widths of lines of text.
-DIMS = {"batch_size": 4, "sequence_length": 64, "?": 48,
-        "p2o.DynamicDimension.1": 320, "p2o.DynamicDimension.2": 320}
+HERE = pathlib.Path(__file__).resolve().parent
+MOVED_ELEMENTS = 8
+
+
+def with_moved_weights(source, output):
+    """No conversion: what a network makes of a change of one in a million. Its
+    errors are no smaller in 16 bits."""
+    import numpy as np
+    import onnx
+    from onnx import numpy_helper
+    rng = np.random.default_rng(0)
+    model = onnx.load(source)
+    constants = (attribute.t for node in model.graph.node
+                 if node.op_type == "Constant" for attribute in node.attribute)
+    for tensor in (*model.graph.initializer, *constants):
+        # Not the scales of a Resize.
+        if (tensor.data_type == onnx.TensorProto.FLOAT
+                and math.prod(tensor.dims) > MOVED_ELEMENTS):
+            values = numpy_helper.to_array(tensor)
+            noise = 1 + 1e-6 * rng.uniform(-1, 1, values.shape)
+            tensor.CopyFrom(numpy_helper.from_array(
+                (values * noise).astype(np.float32), tensor.name))
+    onnx.save(model, output)
 
 
 def with_converter_common(source, output):
@@ -42,7 +70,7 @@ def with_transformers(source, output):
 
 
 def with_optimizer(source, output):
-    """Also fuses operators to ONNX Runtime's own."""
+    """Also fuses operators of transformers to ONNX Runtime's own."""
     from onnxruntime.transformers import optimizer
     model = optimizer.optimize_model(source, model_type="bert", opt_level=0)
     model.convert_float_to_float16(keep_io_types=True)
@@ -56,6 +84,7 @@ def with_slim(source, output):
 
 # By name: the package that it needs, and the conversion.
 PEERS = {
+    "as it is, weights moved by 1e-6": ("onnx", with_moved_weights),
     "onnxconverter-common": ("onnxconverter_common", with_converter_common),
     "onnxruntime.transformers, float16": ("onnxruntime.transformers",
                                           with_transformers),
@@ -72,53 +101,72 @@ def is_installed(package):
         return False
 
 
-def feeds_of(session):
-    """What a network takes for real: token ids, a mask of ones, a rate of
-    16000, sound or an image from -1 to 1."""
+class Inputs:
+    """Of one network, in files: what it takes for real, and noise."""
+
+    def __init__(self, source, folder):
+        self.real, self.noise = folder / "real.npz", folder / "noise.npz"
+        self.real.unlink(missing_ok=True)
+        done = subprocess.run(
+            [sys.executable, HERE / "sample_inputs.py", source, self.real,
+             self.noise], stdout=subprocess.PIPE, text=True, check=True)
+        self.shapes, self.dims = json.loads(done.stdout)
+        # The arguments that tell the program.
+        self.arguments = [f"--input-shape={name}:" + "x".join(map(str, shape))
+                          for name, shape in self.shapes.items() if shape]
+        self.names = ["noise", "real"] if self.real.exists() else ["noise"]
+
+    def file(self, name):
+        return {"real": self.real, "noise": self.noise}[name]
+
+
+def errors(before, after, inputs, timeout):
+    """By input: the largest difference of any output relative to its largest
+    number, and the root of the mean square, in the same way."""
+    done = subprocess.run(
+        [sys.executable, __file__, "compare", before, after,
+         *(inputs.file(name) for name in inputs.names)],
+        capture_output=True, text=True, check=False, timeout=timeout)
+    if done.returncode != 0:
+        # "[ONNXRuntimeError] : 10 : INVALID_GRAPH : This is ..."
+        parts = measure.last_line(done.stderr).split(" : ")
+        return {"failure": f"does not load: {parts[min(2, len(parts) - 1)]}"}
+    return {"errors": dict(zip(inputs.names, json.loads(done.stdout)))}
+
+
+def compare(before, after, *files):
+    """In a process of its own: whoever measures imports nothing large."""
     import numpy as np
-    rng = np.random.default_rng(0)
-    result = {}
-    for value in session.get_inputs():
-        made = ort_memory.random_feed(np, rng, value, DIMS)
-        if value.name == "input" and made.shape == (1, 1):
-            made = np.resize(made, (1, 576))  # of sound, for silero-vad
-        if made.dtype.kind == "f":
-            made = rng.uniform(-1, 1, made.shape).astype(made.dtype)
-        elif "mask" in value.name:
-            made = np.ones_like(made)
-        elif made.ndim == 0:
-            made = np.full_like(made, 16000)
-        elif "type" in value.name:
-            made = np.zeros_like(made)
-        result[value.name] = made
-    return result
+    sessions = [ort_memory.quiet_session(path) for path in (before, after)]
+    found = []
+    for path in files:
+        with np.load(path) as file:
+            runs = [session.run(None, ort_memory.fitting(session, dict(file)))
+                    for session in sessions]
+        pairs = [(a.astype(np.float64), a - b.astype(np.float64))
+                 for a, b in zip(*runs)]
+        found.append([
+            max(float(size(difference) / max(size(value), 1e-6))
+                for value, difference in pairs)
+            for size in (lambda x: np.abs(x).max(),
+                         lambda x: np.sqrt(np.square(x).mean()))])
+    print(json.dumps(found))
 
 
-def outputs_of(path):
-    """Raises what ONNX Runtime raises."""
-    session = ort_memory.quiet_session(path)
-    return session.run(None, feeds_of(session))
-
-
-def error(before, after):
-    import numpy as np
-    return max(float(np.abs(a.astype(np.float64) - b).max()
-                     / max(np.abs(a).max(), 1e-6))
-               for a, b in zip(before, after))
-
-
-def run_memory(path, timeout):
-    """Nothing of a network that random inputs of one element do not run."""
-    try:
-        peaks = ort_memory.measure(path, {}, "all", 2, DIMS,
-                                   timeout=timeout)["peaks"]
-    except ort_memory.Failed as problem:
-        print(f"bench: half_precision: {path.name}: {problem}", file=sys.stderr)
-        return {}
+def run_memory(path, inputs, timeout):
+    peaks = ort_memory.measure(path, {}, "all", 2, feeds=inputs.noise,
+                               timeout=timeout)["peaks"]
     return {"run_bytes": peaks[-1]}
 
 
-def row_of(network, before, tool, command, output, timeout):
+def predicted(program, path, inputs, folder):
+    """Of a run from the second one on, with ONNX Runtime's own options."""
+    peaks = runtime_table.predictions(program, path, "all", inputs.dims, folder,
+                                      inside=True)
+    return {"predicted_bytes": peaks["default"]["steady"]}
+
+
+def row_of(network, source, inputs, tool, command, output, timeout):
     """`command` writes the output."""
     output.unlink(missing_ok=True)
     row = {"network": network, "tool": tool}
@@ -126,41 +174,52 @@ def row_of(network, before, tool, command, output, timeout):
     row.update(tool_seconds=sample.seconds, tool_bytes=sample.peak_bytes)
     if sample.failure:
         return {**row, "failure": sample.failure}
-    row["bytes"] = output.stat().st_size
-    try:
-        row["error"] = error(before, outputs_of(output))
-        row.update(run_memory(output, timeout))
-    except Exception as problem:  # ONNX Runtime's have no common base
-        row["failure"] = "does not load: " + " ".join(str(problem).split())[:60]
+    row.update(bytes=output.stat().st_size,
+               **errors(source, output, inputs, timeout))
+    if "failure" not in row:
+        row.update(run_memory(output, inputs, timeout))
     return row
 
 
-def rows_of(program, network, source, folder, timeout):
-    before = outputs_of(source)
-    yield {"network": network, "tool": "as it is",
-           "bytes": source.stat().st_size, **run_memory(source, timeout)}
+def rows_of(program, network, source, folder, options):
+    inputs = Inputs(source, folder)
     output = folder / "out.onnx"
-    yield row_of(network, before, "onnx-memopt",
+    own = row_of(network, source, inputs, "onnx-memopt",
                  [str(program), str(source), "-o", str(output), "-q",
-                  "--passes=half-precision"], output, timeout)
-    for tool, (package, _) in PEERS.items():
+                  "--passes=half-precision", *inputs.arguments], output,
+                 options.timeout)
+    if output.exists():
+        own.update(predicted(program, output, inputs, folder))
+    before = {"network": network, "tool": "as it is",
+              "bytes": source.stat().st_size,
+              **run_memory(source, inputs, options.timeout),
+              **predicted(program, source, inputs, folder)}
+    yield before
+    yield own
+    for tool, (package, _) in PEERS.items() if options.peers else ():
+        # It takes minutes over others, and fuses nothing there.
+        if "optimizer" in tool and "minilm" not in network:
+            continue
         if not is_installed(package):
             print(f"bench: half_precision: {tool} is not installed",
                   file=sys.stderr)
             continue
-        yield row_of(network, before, tool,
+        yield row_of(network, source, inputs, tool,
                      [sys.executable, __file__, "convert", tool, str(source),
-                      str(output)], output, timeout)
+                      str(output)], output, options.timeout)
 
 
 def cells(row):
     def mib(key):
         return f"{row[key] / MIB:.1f}" if key in row else ""
+
+    def error(name):
+        pair = row.get("errors", {}).get(name)
+        return f"{pair[0]:.1e} ({pair[1]:.1e})" if pair else ""
     return [row["network"], row["tool"],
             f"{row['bytes'] / 1e6:.2f}" if "bytes" in row else "",
-            row.get("failure") or
-            (f"{row['error']:.1e}" if "error" in row else ""),
-            mib("run_bytes"),
+            row.get("failure") or error("real"), error("noise"),
+            mib("run_bytes"), mib("predicted_bytes"),
             f"{row['tool_seconds']:.1f}" if "tool_seconds" in row else "",
             mib("tool_bytes")]
 
@@ -173,24 +232,28 @@ def main(program, options):
             if options.model and not any(m in network for m in options.model):
                 continue
             for row in rows_of(program, network, source, pathlib.Path(scratch),
-                               options.timeout):
+                               options):
                 rows.append(row)
                 print("  ".join(cells(row)), file=sys.stderr, flush=True)
     if not rows:
         print("bench: half_precision: no package with a network is installed: "
               + ", ".join(models.SHIPPED), file=sys.stderr)
         return 0
-    heads = ["network", "tool", "MB", "error", "run, MiB", "tool, s",
-             "tool, MiB"]
+    heads = ["network", "tool", "MB", "error on real inputs", "on noise",
+             "run, MiB", "predicted", "tool, s", "tool, MiB"]
+    table = tables.markdown(heads, [cells(r) for r in rows])
     text = tables.write(options.out, "half_precision",
-                        machine.describe(program),
-                        [tables.markdown(heads, [cells(r) for r in rows])],
-                        {"rows": rows})
+                        machine.describe(program), [table], {"rows": rows})
     print(text)
+    if options.readme:
+        readme.put(options.readme, "half_precision", table)
     return 0 if all("failure" not in row for row in rows
                     if row["tool"] == "onnx-memopt") else 1
 
 
 if __name__ == "__main__":
-    _, _, tool_name, *paths = sys.argv
-    PEERS[tool_name][1](*paths)
+    _, what, *words = sys.argv
+    if what == "compare":
+        compare(*words)
+    else:
+        PEERS[words[0]][1](*words[1:])

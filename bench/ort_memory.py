@@ -30,12 +30,13 @@ class Failed(Exception):
 
 
 def measure(path, options=None, level="none", threads=1, dims=None, runs=3,
-            optimized=None, timeout=600):
-    """Runs the model in a process of its own; see above."""
+            optimized=None, feeds=None, timeout=600):
+    """Runs the model in a process of its own; see above. `feeds` is a file of
+    numpy.savez with the inputs, which are random without."""
     return run_job({"models": [str(path)], "options": options or {},
                     "level": level, "threads": threads, "dims": dims or {},
-                    "runs": runs, "optimized": optimized and str(optimized)},
-                   timeout)
+                    "runs": runs, "optimized": optimized and str(optimized),
+                    "feeds": feeds and str(feeds)}, timeout)
 
 
 def orders(paths, options=None, timeout=600):
@@ -159,6 +160,22 @@ def random_feed(np, rng, value, dims):
         {"float": "float32", "double": "float64", "float16": "float16"}[kind])
 
 
+def fitting(session, feeds):
+    """The inputs that a session takes, in 16 bits where it has them so."""
+    return {value.name: feeds[value.name].astype("float16")
+            if value.type == "tensor(float16)" else feeds[value.name]
+            for value in session.get_inputs()}
+
+
+def feeds_of(np, session, job):
+    if job.get("feeds"):
+        with np.load(job["feeds"]) as file:
+            return fitting(session, dict(file))
+    rng = np.random.default_rng(0)
+    return {value.name: random_feed(np, rng, value, job["dims"])
+            for value in session.get_inputs()}
+
+
 def executed(profile):
     suffix = "_kernel_time"
     events = [e for e in json.loads(pathlib.Path(profile).read_text())
@@ -177,10 +194,7 @@ def child(job, folder):
         session = ort.InferenceSession(
             path, session_options(ort, job, folder),
             providers=["CPUExecutionProvider"])
-        rng = np.random.default_rng(0)
-        feeds = {} if job["runs"] == 0 else {
-            value.name: random_feed(np, rng, value, job["dims"])
-            for value in session.get_inputs()}
+        feeds = {} if job["runs"] == 0 else feeds_of(np, session, job)
         base = status_bytes("VmRSS")
         for _ in range(job["runs"]):
             reset_peak()

@@ -67,10 +67,12 @@ def parse(arguments):
     parser.add_argument("--fresh", action="store_true",
                         help="inference: measure again what was measured")
     parser.add_argument("--readme", type=pathlib.Path, metavar="FILE",
-                        help="cli, inference: put a short table into a page "
-                        "that has a place for it: README.md, docs/measured.md")
+                        help="cli, inference, half_precision: put a table into a "
+                        "page that has a place for it: README.md, "
+                        "docs/measured.md, docs/passes.md")
     parser.add_argument("--no-peers", dest="peers", action="store_false",
-                        help="cli: this project's program alone")
+                        help="cli, half_precision: this project's program "
+                        "alone")
     parser.add_argument("--peer-memory", type=int, metavar="GIB",
                         help="cli: address space for a peer [3/4 of what is "
                         "available]")

@@ -34,12 +34,13 @@ def predict(program, path, dims, settings):
     return dict(zip(OPTIONS, map(json.loads, result.stdout.splitlines())))
 
 
-def predictions(program, path, level, dims, folder):
-    """What the runtime writes is in the order in which it runs it."""
+def predictions(program, path, level, dims, folder, inside=False):
+    """What the runtime writes is in the order in which it runs it. `inside`: the
+    weights are in the model's file."""
     optimized = folder / f"{path.stem}.{level}.onnx"
     try:
         ort_memory.write_optimized(path, optimized, level)
-        inside = path.stem.startswith("light_")
+        inside = inside or path.stem.startswith("light_")
         settings = f"order=file,mapped={'none' if inside else 'original'}"
         return predict(program, optimized, dims, settings)
     finally:

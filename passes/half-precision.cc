@@ -75,6 +75,11 @@ class HalfPrecision final : public pass::Pass {
       ListReasons(*plan, counts, context);
       return false;
     }
+    if (counts.saved_bytes < 0) {
+      return context.LeaveAsIs(absl::FailedPreconditionError(absl::StrCat(
+          "its weights would take ", FormatBytes(-counts.saved_bytes),
+          " more: most of them are read in float32, too")));
+    }
     graph = std::move(changed);
     if (inlined.inlined > 0) {
       context.Remark(

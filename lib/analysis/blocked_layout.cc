@@ -35,13 +35,13 @@ bool KeepsBlockedLayout(const ir::Node& node) {
 }
 
 bool IsInBlocks(const ir::Graph& graph, ir::ValueId value,
-                absl::FunctionRef<bool(ir::ValueId)> is_constant) {
+                absl::FunctionRef<bool(const ir::Node&)> takes_blocks) {
   for (int steps = 0; steps < ort::kMaxBlockedSteps; ++steps) {
     const ir::NodeId producer = graph.value(value).producer;
     if (producer == ir::kNoNode) return false;
     const ir::Node& node = graph.node(producer);
     if (node.op_type == "Conv" && node.domain.empty()) {
-      return node.operands.size() > 1 && is_constant(node.operands[1]);
+      return takes_blocks(node);
     }
     if (!KeepsBlockedLayout(node) || node.operands.empty() ||
         node.operands[0] == ir::kNoValue) {
@@ -53,7 +53,7 @@ bool IsInBlocks(const ir::Graph& graph, ir::ValueId value,
 }
 
 bool CopiesIntoBlocks(const ir::Graph& graph, const ir::Node& pooling,
-                      absl::FunctionRef<bool(ir::ValueId)> is_constant) {
+                      absl::FunctionRef<bool(const ir::Node&)> takes_blocks) {
   if (pooling.operands.empty() ||
       (pooling.results.size() > 1 && pooling.results[1] != ir::kNoValue)) {
     return false;
@@ -66,7 +66,7 @@ bool CopiesIntoBlocks(const ir::Graph& graph, const ir::Node& pooling,
   const std::optional<ir::Dim>& channels = (*type.shape)[1];
   return channels && channels->is_constant() &&
          channels->constant() % ort::kChannelBlock == 0 &&
-         !IsInBlocks(graph, pooling.operands[0], is_constant);
+         !IsInBlocks(graph, pooling.operands[0], takes_blocks);
 }
 
 }  // namespace onnx_memopt::analysis

@@ -290,8 +290,8 @@ void ScatterNd(const RuntimeContext& context, const Node& node,
 
 void Pool(const RuntimeContext& context, const Node& node, RuntimeStep* step) {
   if (!context.options.folding ||
-      !CopiesIntoBlocks(context.graph, node, [&](ir::ValueId value) {
-        return context.IsConstant(value);
+      !CopiesIntoBlocks(context.graph, node, [&](const Node& convolution) {
+        return TakesBlocks(context, convolution);
       })) {
     return;
   }

@@ -58,7 +58,8 @@ bool TakesConstants(const RuntimeContext& context, const Node& convolution) {
                      });
 }
 
-// Whether the runtime lays out the filters in blocks of channels.
+}  // namespace
+
 bool TakesBlocks(const RuntimeContext& context, const Node& node) {
   if (!TakesConstants(context, node)) return false;
   const std::optional<ConcreteShape> filters = context.OperandShape(node, 1);
@@ -74,11 +75,9 @@ bool TakesBlocks(const RuntimeContext& context, const Node& node) {
   return IsWholeBlocks(channels) && IsWholeBlocks((*filters)[0] / group);
 }
 
-}  // namespace
-
 bool IsInBlocks(const RuntimeContext& context, ValueId value) {
-  return IsInBlocks(context.graph, value, [&](ValueId operand) {
-    return context.IsConstant(operand);
+  return IsInBlocks(context.graph, value, [&](const Node& convolution) {
+    return TakesBlocks(context, convolution);
   });
 }
 

@@ -20,7 +20,10 @@
 
 namespace onnx_memopt::analysis {
 
-// As in blocked_layout.h, with what is constant there.
+// Whether the runtime lays out the filters of this convolution in blocks of
+// channels.
+bool TakesBlocks(const RuntimeContext& context, const ir::Node& convolution);
+// As in blocked_layout.h.
 bool IsInBlocks(const RuntimeContext& context, ir::ValueId value);
 
 class ConvolutionFusion {

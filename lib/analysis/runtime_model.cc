@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/half_on_cpu.h"
 #include "analysis/ort_facts.h"
 #include "analysis/runtime_memory.h"
 #include "analysis/runtime_trace.h"
@@ -85,11 +86,13 @@ void DescribePeak(const RuntimeBlock& block, const FramePlan& plan,
                    });
 }
 
-}  // namespace
+bool RunsAsItIs(const ir::Graph& graph, const RuntimeOptions& options) {
+  return options.target == RuntimeTarget::kIdeal || !HasHalf(graph);
+}
 
-absl::StatusOr<int64_t> PredictBarePeak(const ir::Graph& graph,
-                                        AnalysisManager& analyses,
-                                        const RuntimeOptions& options) {
+absl::StatusOr<int64_t> BarePeakOf(const ir::Graph& graph,
+                                   AnalysisManager& analyses,
+                                   const RuntimeOptions& options) {
   const RuntimeOptions normalized = Normalized(options);
   if (normalized.target == RuntimeTarget::kIdeal) {
     ASSIGN_OR_RETURN(const MemoryProfile* profile,
@@ -104,9 +107,9 @@ absl::StatusOr<int64_t> PredictBarePeak(const ir::Graph& graph,
   return BarePeak(block, order, PlanBuffers(block, order, normalized));
 }
 
-absl::StatusOr<RuntimePrediction> PredictRuntime(
-    const ir::Graph& graph, AnalysisManager& analyses,
-    const RuntimeOptions& options) {
+absl::StatusOr<RuntimePrediction> PredictionOf(const ir::Graph& graph,
+                                               AnalysisManager& analyses,
+                                               const RuntimeOptions& options) {
   const RuntimeOptions normalized = Normalized(options);
   ASSIGN_OR_RETURN(
       const RuntimeBlock block,
@@ -138,6 +141,43 @@ absl::StatusOr<RuntimePrediction> PredictRuntime(
     out.peak_steady_bytes =
         SaturatingAdd(out.peak_steady_bytes, ort::kSteadyRunBytes);
   }
+  return out;
+}
+
+// In terms of the graph as it was.
+void Translate(const HalfOnCpu& runs, RuntimePrediction* out) {
+  for (LiveBuffer& buffer : out->at_peak) {
+    buffer.value = runs.values[Index(buffer.value)];
+  }
+  for (ir::ValueId& value : out->unknown) value = runs.values[Index(value)];
+  if (out->peak_node != ir::kNoNode) {
+    out->peak_node = runs.nodes[Index(out->peak_node)];
+  }
+  std::erase_if(out->order, [&](ir::NodeId node) {
+    return runs.nodes[Index(node)] != node;  // a Cast that was put in
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> PredictBarePeak(const ir::Graph& graph,
+                                        AnalysisManager& analyses,
+                                        const RuntimeOptions& options) {
+  if (RunsAsItIs(graph, options)) return BarePeakOf(graph, analyses, options);
+  const HalfOnCpu runs = RunsHalfAs(graph);
+  AnalysisManager own(&runs.graph);
+  return BarePeakOf(runs.graph, own, options);
+}
+
+absl::StatusOr<RuntimePrediction> PredictRuntime(
+    const ir::Graph& graph, AnalysisManager& analyses,
+    const RuntimeOptions& options) {
+  if (RunsAsItIs(graph, options)) return PredictionOf(graph, analyses, options);
+  const HalfOnCpu runs = RunsHalfAs(graph);
+  AnalysisManager own(&runs.graph);
+  ASSIGN_OR_RETURN(RuntimePrediction out,
+                   PredictionOf(runs.graph, own, options));
+  Translate(runs, &out);
   return out;
 }
 

@@ -421,6 +421,7 @@ class Run {
     error_path_ = options_.output == "-" ? "stdout" : options_.output;
     io::SaveOptions save;
     save.made = made;
+    save.drop_resident = graph_.drop_resident;
     switch (options_.external_data) {
       case ExternalDataMode::kAuto:
         save.external_data = io::ExternalData::kAuto;

@@ -237,7 +237,9 @@ class Suggestion {
       const onnx::ModelProto& proto, const std::vector<ir::Weight>& made) {
     error_path_ = options_.output == "-" ? "stdout" : options_.output;
     ASSIGN_OR_RETURN(io::SaveResult saved,
-                     io::Save(proto, *model_, options_.output, {.made = made}));
+                     io::Save(proto, *model_, options_.output,
+                              {.made = made,
+                               .drop_resident = graph_.drop_resident}));
     error_path_ = path_ == "-" ? "stdin" : path_;
     return std::move(saved.files);
   }

@@ -45,14 +45,16 @@ void LowerPooling(absl::Span<const ValueId> parameters,
                   rewrite::Builder& builder) {
   const ir::Graph& graph = builder.graph();
   const llvm::DenseSet<ValueId> trained(parameters.begin(), parameters.end());
-  const auto is_constant = [&](ValueId value) {
-    return graph.value(value).weight != ir::kNoWeight &&
-           !trained.contains(value);
+  const auto takes_blocks = [&](const ir::Node& convolution) {
+    if (convolution.operands.size() < 2) return false;
+    const ValueId filters = convolution.operands[1];
+    return graph.value(filters).weight != ir::kNoWeight &&
+           !trained.contains(filters);
   };
   WriteOut(builder, [&](const ir::Node& node, Emitter* e) {
     std::vector<ValueId> made;
     if (!IsPooling(node) ||
-        !analysis::CopiesIntoBlocks(graph, node, is_constant)) {
+        !analysis::CopiesIntoBlocks(graph, node, takes_blocks)) {
       return made;
     }
     Emitter::Attributes attributes = WithDepth(node.attributes);

@@ -166,7 +166,9 @@ std::vector<std::string> DataFile::SourcePaths() const {
   return paths;
 }
 
-absl::Status DataFile::Write(const LoadedModel& source, FileWriter* out) const {
+absl::Status DataFile::Write(const LoadedModel& source,
+                             const std::function<void()>& drop_resident,
+                             FileWriter* out) const {
   ir::WeightReader reader;
   for (const Entry& entry : entries_) {
     const ir::Weight& weight = entry.weight;
@@ -177,6 +179,7 @@ absl::Status DataFile::Write(const LoadedModel& source, FileWriter* out) const {
       RETURN_IF_ERROR(VisitMade(
           source, weight, &reader,
           [&](absl::string_view bytes) { return out->Append(bytes); }));
+      if (drop_resident) drop_resident();
     } else if (weight.storage == ir::WeightStorage::kExternal) {
       const ir::ExternalRange& range = weight.external;
       const absl::Status copied =

@@ -9,6 +9,7 @@
 #define ONNX_MEMOPT_IO_DATA_FILE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -40,7 +41,10 @@ class DataFile {
   bool empty() const { return entries_.empty(); }
   // Paths of the files that ranges are copied from.
   std::vector<std::string> SourcePaths() const;
-  absl::Status Write(const LoadedModel& source, FileWriter* out) const;
+  // `drop_resident` as in SaveOptions.
+  absl::Status Write(const LoadedModel& source,
+                     const std::function<void()>& drop_resident,
+                     FileWriter* out) const;
 
  private:
   struct Entry {

@@ -274,6 +274,7 @@ absl::StatusOr<int64_t> Saver::WriteModel(FileWriter* out) const {
                                                 [&](absl::string_view bytes) {
                                                   return out->Append(bytes);
                                                 }));
+    if (made != nullptr && options_.drop_resident) options_.drop_resident();
   }
   RETURN_IF_ERROR(out->Flush());
   return out->position();
@@ -299,7 +300,8 @@ absl::StatusOr<SaveResult> Saver::Write() {
     RETURN_IF_ERROR(named(data_file.status()));
     ASSIGN_OR_RETURN(const mode_t mode, model_file.Mode());
     RETURN_IF_ERROR(named(data_file->SetMode(mode)));
-    RETURN_IF_ERROR(named(data_.Write(source_, &data_file->writer())));
+    RETURN_IF_ERROR(named(data_.Write(
+        source_, options_.drop_resident, &data_file->writer())));
     RETURN_IF_ERROR(named(data_file->Finish()));
     ASSIGN_OR_RETURN(result.model_bytes, WriteModel(&model_file.writer()));
     result.data_bytes = data_file->writer().position();

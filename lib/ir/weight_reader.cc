@@ -122,6 +122,7 @@ absl::Status WeightReader::VisitFloats(
 
 absl::StatusOr<std::vector<float>> WeightReader::Floats(const Weight& weight) {
   std::vector<float> all;
+  all.reserve(static_cast<size_t>(StoredBytes(weight)) / sizeof(float));
   RETURN_IF_ERROR(VisitFloats(weight, [&](absl::Span<const float> values) {
     all.insert(all.end(), values.begin(), values.end());
     return absl::OkStatus();

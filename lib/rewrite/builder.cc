@@ -106,6 +106,14 @@ std::string Builder::UniqueName(absl::string_view base) {
 ValueId Builder::Tensor(BlockId block, absl::string_view base,
                         ElementType element, absl::Span<const int64_t> dims,
                         std::string bytes) {
+  return OwnedTensor(block, base, element, dims,
+                     graph_->OwnBytes(std::move(bytes)));
+}
+
+ValueId Builder::OwnedTensor(BlockId block, absl::string_view base,
+                             ElementType element,
+                             absl::Span<const int64_t> dims,
+                             absl::string_view bytes) {
   ir::Value value;
   value.name = UniqueName(base);
   value.kind = ir::ValueKind::kInitializer;
@@ -118,7 +126,7 @@ ValueId Builder::Tensor(BlockId block, absl::string_view base,
   weight.element = element;
   weight.dims.assign(dims.begin(), dims.end());
   weight.size_bytes = static_cast<int64_t>(bytes.size());
-  weight.bytes = graph_->OwnBytes(std::move(bytes));
+  weight.bytes = bytes;
   value.weight = graph_->AddWeight(std::move(weight));
   const ValueId id = graph_->AddValue(std::move(value));
   graph_->mutable_block(block).initializers.push_back(id);

@@ -13,6 +13,7 @@
 #include "onnx_memopt/support/format.h"
 #include "onnx_memopt/support/random_bits.h"
 #include "onnx_memopt/support/status_macros.h"
+#include "rewrite/large_bytes.h"
 
 namespace onnx_memopt::rewrite {
 namespace {
@@ -158,6 +159,7 @@ absl::Status FillFresh(uint64_t seed, absl::Span<const ValueId> weights,
       }
     }
   }
+  LargeBytes bytes(graph);
   for (ValueId id : weights) {
     ir::Value& value = graph->mutable_value(id);
     ir::Weight weight = graph->weight(value.weight);
@@ -174,7 +176,7 @@ absl::Status FillFresh(uint64_t seed, absl::Span<const ValueId> weights,
     }
     weight.storage = ir::WeightStorage::kRaw;
     weight.transform = {};
-    weight.bytes = graph->OwnBytes(Elements(seed, distribution, weight));
+    weight.bytes = bytes.Own(Elements(seed, distribution, weight));
     value.weight = graph->AddWeight(std::move(weight));
     value.source_block = ir::kNoBlock;
     value.contents = nullptr;

@@ -381,6 +381,26 @@ class Planner {
     return absl::OkStatus();
   }
 
+  // A Cast to float32 of integers that 16 bits may not hold: what products of
+  // quantised tensors add up, positions, a clock.
+  bool CastsWideIntegers(const Node& n) const {
+    if (plan_.options.out_of_range != OutOfRange::kKeep || !CastsToFloat(n) ||
+        n.operands.size() != 1 || n.operands[0] == kNoValue) {
+      return false;
+    }
+    switch (graph_.value(n.operands[0]).type.element) {
+      case ElementType::kInt16:
+      case ElementType::kUint16:
+      case ElementType::kInt32:
+      case ElementType::kUint32:
+      case ElementType::kInt64:
+      case ElementType::kUint64:
+        return true;
+      default:
+        return false;
+    }
+  }
+
   // What a weight beyond the range is added to or taken from is beyond it too,
   // up to the next product or reduction: masks of attention, in most models.
   void KeepReadersOfWideValues() {
@@ -401,7 +421,9 @@ class Planner {
           Keep(id, "numbers out of range");
         }
       }
-      if (!reads_wide || !IsCheap(n)) continue;
+      const bool makes_wide =
+          CastsWideIntegers(n) || (reads_wide && IsCheap(n));
+      if (!makes_wide) continue;
       for (ValueId result : n.results) {
         if (IsFloat(result)) wide[Index(result)] = true;
       }

@@ -90,9 +90,10 @@ void SplitConv(const Node& node, std::vector<Attribute>* first,
 
 ValueId LayerParts::Weight(const LayerGroup& group, absl::string_view suffix,
                            const Matrix& matrix, const Dims& dims) {
-  return builder_.Tensor(graph_.value(group.weight).block,
-                         absl::StrCat(graph_.value(group.weight).name, suffix),
-                         ElementType::kFloat, dims, Bytes(matrix));
+  return builder_.OwnedTensor(
+      graph_.value(group.weight).block,
+      absl::StrCat(graph_.value(group.weight).name, suffix),
+      ElementType::kFloat, dims, bytes_.Own(Bytes(matrix)));
 }
 
 void LayerParts::Replace(const LayerGroup& group, LayerForm form,

@@ -16,13 +16,15 @@
 #include "onnx_memopt/rewrite/builder.h"
 #include "onnx_memopt/rewrite/factorize.h"
 #include "onnx_memopt/rewrite/low_rank.h"
+#include "rewrite/large_bytes.h"
 #include "rewrite/layer_groups.h"
 
 namespace onnx_memopt::rewrite {
 
 class LayerParts {
  public:
-  explicit LayerParts(ir::Graph* graph) : graph_(*graph), builder_(graph) {}
+  explicit LayerParts(ir::Graph* graph)
+      : graph_(*graph), builder_(graph), bytes_(graph) {}
 
   // The factors are those of FormMatrix.
   void Replace(const LayerGroup& group, LayerForm form, const Dims& dims,
@@ -38,6 +40,7 @@ class LayerParts {
 
   ir::Graph& graph_;
   Builder builder_;
+  LargeBytes bytes_;
   std::map<ir::NodeId, std::vector<ir::NodeId>> new_nodes_;
   std::vector<ir::ValueId> replaced_;
 };

@@ -15,10 +15,17 @@
 namespace onnx_memopt::rewrite {
 namespace {
 
-// Rows that are widened to double at a time.
+// Rows, and where both are many also columns, that are widened to double at a
+// time.
 constexpr int64_t kRows = 256;
+constexpr int64_t kColumns = 1024;
 // Up to this side a decomposition takes about a second.
 constexpr int64_t kExactSide = 512;
+
+Matrix Zeros(int64_t rows, int64_t columns) {
+  return {rows, columns,
+          std::vector<float>(static_cast<size_t>(rows * columns))};
+}
 
 // Transpose times matrix, or matrix times transpose where that is smaller.
 Eigen::MatrixXd Gram(const Matrix& matrix) {
@@ -88,7 +95,13 @@ Spectrum Spectrum::Of(const Matrix& matrix, const SpectrumGoal& goal) {
   result.total_ = sketch->rest;
   for (const double value : result.energies_) result.total_ += value;
   if (goal.with_vectors) {
-    result.vectors_->columns = View(sketch->basis).cast<double>() * turn;
+    Eigen::MatrixXd& columns = result.vectors_->columns;
+    columns.resize(side, turn.cols());
+    for (int64_t row = 0; row < side; row += kRows) {
+      const int64_t count = std::min(kRows, side - row);
+      columns.middleRows(row, count) =
+          View(sketch->basis).middleRows(row, count).cast<double>() * turn;
+    }
   }
   return result;
 }
@@ -133,7 +146,7 @@ Factors Spectrum::Take(const Matrix& matrix, int64_t rank) const {
          "a rank of the matrix");
   assert(vectors_->columns.cols() >= rank && "vectors were asked for");
   const ConstMap a = View(matrix);
-  const Eigen::MatrixXd vectors = vectors_->columns.leftCols(rank);
+  const auto vectors = vectors_->columns.leftCols(rank);
   // The square roots of the singular values go to both sides, so that neither
   // has numbers far from one.
   Eigen::VectorXd scale(rank);
@@ -142,20 +155,20 @@ Factors Spectrum::Take(const Matrix& matrix, int64_t rank) const {
     scale[i] = value > 0 ? value : 1;
   }
   const Eigen::VectorXd inverse = scale.cwiseInverse();
+  Factors factors{Zeros(matrix.rows, rank), Zeros(rank, matrix.columns)};
+  Map left = MutableView(&factors.left);
+  Map right = MutableView(&factors.right);
   if (matrix.columns <= matrix.rows) {
     // A is about (A V / s) (s V').
-    FloatMatrix left(matrix.rows, rank);
     for (int64_t row = 0; row < matrix.rows; row += kRows) {
       const int64_t count = std::min(kRows, matrix.rows - row);
       left.middleRows(row, count) = (a.middleRows(row, count).cast<double>() *
                                      vectors * inverse.asDiagonal())
                                         .cast<float>();
     }
-    const FloatMatrix right =
-        (scale.asDiagonal() * vectors.transpose()).cast<float>();
-    return {ToMatrix(left), ToMatrix(right)};
+    right = (scale.asDiagonal() * vectors.transpose()).cast<float>();
+    return factors;
   }
-  FloatMatrix right(rank, matrix.columns);
   for (int64_t column = 0; column < matrix.columns; column += kRows) {
     const int64_t count = std::min(kRows, matrix.columns - column);
     right.middleCols(column, count) =
@@ -163,22 +176,27 @@ Factors Spectrum::Take(const Matrix& matrix, int64_t rank) const {
          a.middleCols(column, count).cast<double>())
             .cast<float>();
   }
-  const FloatMatrix left = (vectors * scale.asDiagonal()).cast<float>();
-  return {ToMatrix(left), ToMatrix(right)};
+  left = (vectors * scale.asDiagonal()).cast<float>();
+  return factors;
 }
 
 double RelativeError(const Matrix& matrix, const Factors& factors) {
   const ConstMap a = View(matrix);
   const ConstMap left = View(factors.left);
-  const Eigen::MatrixXd right = View(factors.right).cast<double>();
   double error = 0;
   double total = 0;
-  for (int64_t row = 0; row < matrix.rows; row += kRows) {
-    const int64_t count = std::min(kRows, matrix.rows - row);
-    const Eigen::MatrixXd part = a.middleRows(row, count).cast<double>();
-    total += part.squaredNorm();
-    error += (part - left.middleRows(row, count).cast<double>() * right)
-                 .squaredNorm();
+  for (int64_t column = 0; column < matrix.columns; column += kColumns) {
+    const int64_t width = std::min(kColumns, matrix.columns - column);
+    const Eigen::MatrixXd right =
+        View(factors.right).middleCols(column, width).cast<double>();
+    for (int64_t row = 0; row < matrix.rows; row += kRows) {
+      const int64_t count = std::min(kRows, matrix.rows - row);
+      const Eigen::MatrixXd part =
+          a.block(row, column, count, width).cast<double>();
+      total += part.squaredNorm();
+      error += (part - left.middleRows(row, count).cast<double>() * right)
+                   .squaredNorm();
+    }
   }
   return total > 0 ? std::sqrt(error / total) : std::sqrt(error);
 }

@@ -9,10 +9,15 @@ namespace onnx_memopt::rewrite {
 
 using FloatMatrix =
     Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using Map = Eigen::Map<FloatMatrix>;
 using ConstMap = Eigen::Map<const FloatMatrix>;
 
 inline ConstMap View(const Matrix& matrix) {
   return {matrix.elements.data(), matrix.rows, matrix.columns};
+}
+
+inline Map MutableView(Matrix* matrix) {
+  return {matrix->elements.data(), matrix->rows, matrix->columns};
 }
 
 inline Matrix ToMatrix(const FloatMatrix& matrix) {

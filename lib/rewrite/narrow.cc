@@ -4,12 +4,15 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 #include "onnx_memopt/rewrite/builder.h"
 #include "onnx_memopt/rewrite/emitter.h"
 #include "onnx_memopt/rewrite/width_classes.h"
+#include "onnx_memopt/support/format.h"
 
 namespace onnx_memopt::rewrite {
 namespace {
@@ -20,6 +23,9 @@ using ir::ValueId;
 // A width of fewer bytes than this part of all that may change is not worth a
 // line.
 constexpr int64_t kSmallPart = 100;
+// Of numbers in float32 or, where they were 16-bit ones before, not quite.
+constexpr double kSameNumber = 1e-3;
+constexpr int64_t kTellingWidth = 64;
 
 class Narrower {
  public:
@@ -74,11 +80,56 @@ class Narrower {
                        [](const WidthClass& c) { return c.fixed_by_op; });
       return Refused(by_op == classes.end() ? classes.front() : *by_op);
     }
+    ListConstants(narrowed.changed, &narrowed.kept);
     Rewrite();
     return narrowed;
   }
 
  private:
+  // Numbers that a width seems to be stated in, such as the scale of attention
+  // over all of it. They stay: whether one was meant so, a number does not say.
+  void ListConstants(absl::Span<const Width> changed,
+                     std::vector<std::string>* lines) const {
+    std::set<ValueId> seen;
+    for (NodeId id : graph_.block(ir::kMainBlock).nodes) {
+      for (ValueId operand : graph_.node(id).operands) {
+        const std::optional<double> number = ScalarOf(operand);
+        if (!number || !seen.insert(operand).second) continue;
+        for (const Width& width : changed) {
+          const absl::string_view form = FormOf(*number, width.from);
+          if (form.empty()) continue;
+          lines->push_back(absl::StrCat(
+              "constant \"", Printable(graph_.value(operand).name), "\" is ",
+              absl::Substitute(form, width.from),
+              ", of a width that is now ", width.to, "; it stays"));
+          break;
+        }
+      }
+    }
+  }
+
+  std::optional<double> ScalarOf(ValueId id) const {
+    if (id == ir::kNoValue || graph_.value(id).contents == nullptr ||
+        graph_.value(id).contents->elements.size() != 1) {
+      return std::nullopt;
+    }
+    return graph_.value(id).contents->elements[0].real;
+  }
+
+  // "" where the number has nothing to do with the width, or is one that is
+  // found anywhere: a root of a small width may be 4.
+  static absl::string_view FormOf(double number, int64_t width) {
+    const auto is = [&](double value) {
+      return std::abs(number - value) <= kSameNumber * value;
+    };
+    const auto extent = static_cast<double>(width);
+    if (width < kTellingWidth) return "";
+    if (is(1 / std::sqrt(extent))) return "1/sqrt($0)";
+    if (is(std::sqrt(extent))) return "sqrt($0)";
+    if (is(1 / extent)) return "1/$0";
+    return is(extent) ? "$0" : "";
+  }
+
   static absl::Status Refused(const WidthClass& c) {
     return absl::OutOfRangeError(absl::StrCat(
         "the width ", c.extent, " cannot be changed: ",

@@ -60,6 +60,7 @@ class Sketcher {
     const int64_t useful =
         std::min<int64_t>(std::max(goal_.max_rank, goal_.min_rank), a_.rows());
     const int64_t end = useful + kOversampling;
+    end_ = end;
     while (rank_ < end && !IsDone()) {
       const int64_t count = std::min(kBlock, end - rank_);
       if (rank_ + count > most) return std::nullopt;
@@ -70,8 +71,13 @@ class Sketcher {
               static_cast<double>(std::max<int64_t>(useful - rank_, 0));
       if (reachable < goal_.energy * total_) break;
     }
-    return Sketch{ToMatrix(basis_.leftCols(rank_)),
-                  ToMatrix(projected_.leftCols(rank_).transpose()), Rest()};
+    Sketch result;
+    result.rest = Rest();
+    // One after the other, so that no more than one of them is there twice.
+    result.basis = ToMatrix(basis_.leftCols(rank_));
+    basis_.resize(0, 0);
+    result.projected = ToMatrix(projected_.leftCols(rank_).transpose());
+    return result;
   }
 
  private:
@@ -143,9 +149,10 @@ class Sketcher {
 
   void Reserve(int64_t count) {
     if (basis_.cols() >= count) return;
-    const int64_t room = std::max<int64_t>(2 * basis_.cols(), 4 * kBlock);
-    basis_.conservativeResize(a_.rows(), std::max(room, count));
-    projected_.conservativeResize(a_.cols(), std::max(room, count));
+    const int64_t room = std::min(
+        end_, std::max({2 * basis_.cols(), 4 * kBlock, count}));
+    basis_.conservativeResize(a_.rows(), room);
+    projected_.conservativeResize(a_.cols(), room);
   }
 
   const View a_;
@@ -156,6 +163,7 @@ class Sketcher {
   double total_ = 0;
   double captured_ = 0;
   int64_t rank_ = 0;
+  int64_t end_ = 0;  // the most vectors that there will be
   Floats basis_;
   Floats projected_;  // transposed: a column for each vector
 };

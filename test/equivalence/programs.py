@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 import subprocess
+import sys
 
 # The passes that leave every output bit for bit as it is, and every node.
 EXACT = "drop-dead,share-initializers,reorder"
@@ -61,3 +62,14 @@ class Programs:
                 f"{program} {' '.join(arguments[1:])}: exit code "
                 f"{done.returncode}: {message}")
         return done.stdout
+
+
+def peak_bytes(*command) -> int:
+    """Runs it, and gives the most memory that was resident at a time."""
+    script = ("import resource, subprocess, sys\n"
+              "subprocess.run(sys.argv[1:], check=True)\n"
+              "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, command)],
+        check=True, capture_output=True, text=True, timeout=300)
+    return int(done.stdout.split()[-1]) * 1024

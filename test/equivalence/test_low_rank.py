@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import runtime
-from programs import ProgramError, Programs
+from programs import ProgramError, Programs, peak_bytes
 
 TITLE = "layers of low rank"
 
@@ -119,3 +119,44 @@ def test_numbers_that_are_not_finite(bin_dir, tmp_path):
     with pytest.raises(ProgramError, match="not finite"):
         Programs(bin_dir).optimize(source, tmp_path / "out.onnx",
                                    "--passes=factorize")
+
+
+def test_factors_are_not_held_in_memory(bin_dir, tmp_path, monkeypatch):
+    # 12 weights, all of them the same 16 MiB; their factors are 152 MiB.
+    count, rows, columns, rank = 12, 256, 16384, 200
+    np.random.default_rng(0).standard_normal((rows, columns)).astype(
+        np.float32).tofile(tmp_path / "weights")
+    weights = []
+    for i in range(count):
+        tensor = onnx.TensorProto(name=f"w{i}", dims=[rows, columns],
+                                  data_type=onnx.TensorProto.FLOAT,
+                                  data_location=onnx.TensorProto.EXTERNAL)
+        for key, value in (("location", "weights"), ("offset", "0"),
+                           ("length", str(4 * rows * columns))):
+            tensor.external_data.add(key=key, value=value)
+        weights.append(tensor)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", w.name], [f"y_{w.name}"])
+         for w in weights], "g",
+        [helper.make_tensor_value_info("x", 1, [1, rows])],
+        [helper.make_tensor_value_info(f"y_{w.name}", 1, [1, columns])
+         for w in weights], weights)
+    model = helper.make_model(graph, ir_version=10,
+                              opset_imports=[helper.make_opsetid("", 18)])
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    written, peaks = [], []
+    # Where there is no folder for them, they are held after all.
+    for folder in (scratch, tmp_path / "absent"):
+        monkeypatch.setenv("TMPDIR", str(folder))
+        peaks.append(peak_bytes(
+            bin_dir / "onnx-memopt", tmp_path / "model.onnx", "-o",
+            tmp_path / "out.onnx", "-q", f"--passes=factorize{{rank={rank}}}"))
+        written.append((tmp_path / "out.onnx").read_bytes())
+    assert written[0] == written[1]
+    assert not list(scratch.iterdir())
+    factors = count * rank * (rows + columns) * 4
+    # Of the others 8 MiB may be held, and one pair is on its way.
+    assert peaks[0] < peaks[1] - factors + (8 + 2 * 16) * 2 ** 20
+    assert peaks[0] < 4 * rows * columns + 200e6

@@ -374,3 +374,28 @@ def test_it_says_what_it_would_be(model, tmp_path):
     result = memopt("suggest-student", model, cwd=tmp_path)
     assert "note: no estimate: the size of s is not known" in result.stdout
     assert set(tmp_path.iterdir()) == before
+
+
+def test_a_constant_that_is_stated_in_a_width_is_named(tmp_path):
+    rng = np.random.default_rng(0)
+
+    def weight(name, *shape):
+        return onnx.numpy_helper.from_array(
+            rng.normal(size=shape).astype(np.float32), name)
+
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 18]>
+        g (float[2, 64] x) => (float[2, 10] y)
+        <float scale = {0.08838835}, float half = {0.5}> {
+          h = MatMul (x, up)
+          s = Mul (h, scale)
+          t = Mul (s, half)
+          y = MatMul (t, down)
+        }""")
+    model.graph.initializer.extend([weight("up", 64, 128),
+                                    weight("down", 128, 10)])
+    onnx.save(model, tmp_path / "model.onnx")
+    _, said = suggest(tmp_path / "model.onnx", tmp_path, "--width", "0.5")
+    assert ('constant "scale" is 1/sqrt(128), of a width that is now 64; it '
+            "stays") in said["notes"]
+    assert not any("half" in note for note in said["notes"])

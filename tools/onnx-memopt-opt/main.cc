@@ -161,7 +161,9 @@ absl::Status Run(const Arguments& arguments) {
   std::vector<ir::Weight> made;
   ASSIGN_OR_RETURN(const onnx::ModelProto proto,
                    io::Export(*model, graph, {.made = &made}));
-  return Save(proto, *model, arguments.output, {.made = made}).status();
+  return Save(proto, *model, arguments.output,
+              {.made = made, .drop_resident = graph.drop_resident})
+      .status();
 }
 
 int Main(int argc, char** argv) {

@@ -15,16 +15,17 @@ namespace onnx_memopt::analysis {
 bool KeepsBlockedLayout(const ir::Node& node);
 
 // Whether the runtime, at its default level, has the value in that layout: a
-// convolution with constant filters made it, or is before it.
+// convolution that takes it, as those with constant filters do, made the value or
+// is before it.
 bool IsInBlocks(const ir::Graph& graph, ir::ValueId value,
-                absl::FunctionRef<bool(ir::ValueId)> is_constant);
+                absl::FunctionRef<bool(const ir::Node&)> takes_blocks);
 
 // Whether the runtime copies the image that a pooling reads into that layout,
 // as it does at its default level with every image of two spatial axes that no
-// convolution with constant filters made; not for a pooling that returns
+// convolution made in that layout; not for a pooling that returns
 // positions, too.
 bool CopiesIntoBlocks(const ir::Graph& graph, const ir::Node& pooling,
-                      absl::FunctionRef<bool(ir::ValueId)> is_constant);
+                      absl::FunctionRef<bool(const ir::Node&)> takes_blocks);
 
 }  // namespace onnx_memopt::analysis
 

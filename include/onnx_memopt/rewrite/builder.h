@@ -54,6 +54,11 @@ class Builder {
   ir::ValueId Tensor(ir::BlockId block, absl::string_view base,
                      ir::ElementType element, absl::Span<const int64_t> dims,
                      std::string bytes);
+  // The same of bytes that live as long as the graph.
+  ir::ValueId OwnedTensor(ir::BlockId block, absl::string_view base,
+                          ir::ElementType element,
+                          absl::Span<const int64_t> dims,
+                          absl::string_view bytes);
 
   // A node of one result, which is named after `base`.
   ir::ValueId Op(ir::BlockId block, absl::string_view op_type,

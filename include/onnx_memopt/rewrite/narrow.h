@@ -31,7 +31,8 @@ struct Width {
 
 struct Narrowed {
   std::vector<Width> changed;
-  // A line for each width that stays, with what keeps it.
+  // A line for each width that stays, with what keeps it, and for each constant
+  // that seems to be stated in a width that has changed.
   std::vector<std::string> kept;
 };
 
