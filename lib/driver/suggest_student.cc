@@ -236,10 +236,10 @@ class Suggestion {
   absl::StatusOr<std::vector<std::string>> Save(
       const onnx::ModelProto& proto, const std::vector<ir::Weight>& made) {
     error_path_ = options_.output == "-" ? "stdout" : options_.output;
-    ASSIGN_OR_RETURN(io::SaveResult saved,
-                     io::Save(proto, *model_, options_.output,
-                              {.made = made,
-                               .drop_resident = graph_.drop_resident}));
+    ASSIGN_OR_RETURN(
+        io::SaveResult saved,
+        io::Save(proto, *model_, options_.output,
+                 {.made = made, .drop_resident = graph_.drop_resident}));
     error_path_ = path_ == "-" ? "stdin" : path_;
     return std::move(saved.files);
   }
