@@ -27,8 +27,8 @@ struct Kernel {
   int since = 1;
 };
 
-// Those that take float16 at any version from `since` on, by what the runtime itself
-// lists (test/runtime/test_smaller.py compares them). Sorted.
+// Those that take float16 at any version from `since` on, by what the runtime
+// itself lists (test/runtime/test_smaller.py compares them). Sorted.
 constexpr Kernel kKernels[] = {
     {"", "Attention", 23},
     {"", "Cast"},
@@ -92,11 +92,11 @@ constexpr Kernel kKernels[] = {
 bool HasKernel(const Node& node) {
   const auto key = std::make_pair(absl::string_view(node.domain),
                                   absl::string_view(node.op_type));
-  const Kernel* const found = std::lower_bound(
-      std::begin(kKernels), std::end(kKernels), key,
-      [](const Kernel& kernel, const auto& k) {
-        return std::make_pair(kernel.domain, kernel.name) < k;
-      });
+  const Kernel* const found =
+      std::lower_bound(std::begin(kKernels), std::end(kKernels), key,
+                       [](const Kernel& kernel, const auto& k) {
+                         return std::make_pair(kernel.domain, kernel.name) < k;
+                       });
   return found != std::end(kKernels) && found->domain == key.first &&
          found->name == key.second && node.opset >= found->since;
 }
@@ -310,8 +310,7 @@ class Widener {
     for (size_t i = 0; i < num_results; ++i) {
       const ValueId result = graph_.node(id).results[i];
       if (!IsHalf(result)) continue;
-      const ValueId wide =
-          AddValue(result, ElementType::kFloat, "_float", id);
+      const ValueId wide = AddValue(result, ElementType::kFloat, "_float", id);
       graph_.mutable_node(id).results[i] = wide;
       wide_[Index(result)] = wide;
       if (IsReadInHalf(result)) {
@@ -330,9 +329,9 @@ class Widener {
     }
     const ValueId from = node.operands[0];
     const ValueId to = node.results[0];
-    const ValueId original =
-        from != kNoValue && Index(from) < old_values_ ? wide_[Index(from)]
-                                                      : kNoValue;
+    const ValueId original = from != kNoValue && Index(from) < old_values_
+                                 ? wide_[Index(from)]
+                                 : kNoValue;
     if (original != kNoValue && (IsHalf(from) || is_made_wide_[Index(from)])) {
       node.operands[0] = original;
     }

@@ -5,10 +5,10 @@
 //                                      h16 = Cast(h32)
 //                                      y16 = Reshape(h16)
 //
-// Most of its kernels take float32 only, so it puts Casts around them, and takes
-// out those that meet. Kernels that move data take any type: one alone among
-// others runs in float32 too. Casts of weights are computed when the session is
-// made, unless graph_optimization_level is "none".
+// Most of its kernels take float32 only, so it puts Casts around them, and
+// takes out those that meet. Kernels that move data take any type: one alone
+// among others runs in float32 too. Casts of weights are computed when the
+// session is made, unless graph_optimization_level is "none".
 #ifndef ONNX_MEMOPT_LIB_ANALYSIS_HALF_ON_CPU_H_
 #define ONNX_MEMOPT_LIB_ANALYSIS_HALF_ON_CPU_H_
 

@@ -23,10 +23,13 @@
 #include "onnx_memopt/rewrite/narrow.h"
 #include "onnx_memopt/rewrite/repeated_blocks.h"
 #include "onnx_memopt/support/format.h"
+#include "onnx_memopt/support/near_names.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt {
 namespace {
+
+constexpr size_t kNearNames = 3;
 
 using ir::ValueId;
 
@@ -172,15 +175,22 @@ class Suggestion {
   }
 
   absl::Status MakeNarrow(const std::vector<ValueId>& weights) {
+    std::vector<std::string> outputs;
+    for (ValueId id : graph_.block(ir::kMainBlock).results) {
+      outputs.push_back(graph_.value(id).name);
+    }
     for (const std::string& name : options_.narrow_outputs) {
-      const auto& results = graph_.block(ir::kMainBlock).results;
-      if (std::none_of(results.begin(), results.end(), [&](ValueId id) {
-            return graph_.value(id).name == name;
-          })) {
-        return absl::OutOfRangeError(
-            absl::StrCat("--narrow-output: the student has no output \"",
-                         Printable(name), "\""));
+      if (std::find(outputs.begin(), outputs.end(), name) != outputs.end()) {
+        continue;
       }
+      std::string near;
+      for (const size_t i : NearNames(name, outputs, kNearNames)) {
+        absl::StrAppend(&near, near.empty() ? "; near it: \"" : ", \"",
+                        Printable(outputs[i]), "\"");
+      }
+      return absl::OutOfRangeError(
+          absl::StrCat("--narrow-output: the student has no output \"",
+                       Printable(name), "\"", near));
     }
     ASSIGN_OR_RETURN(rewrite::Narrowed narrowed,
                      rewrite::Narrow({.ratio = *options_.width,
@@ -236,10 +246,10 @@ class Suggestion {
   absl::StatusOr<std::vector<std::string>> Save(
       const onnx::ModelProto& proto, const std::vector<ir::Weight>& made) {
     error_path_ = options_.output == "-" ? "stdout" : options_.output;
-    ASSIGN_OR_RETURN(io::SaveResult saved,
-                     io::Save(proto, *model_, options_.output,
-                              {.made = made,
-                               .drop_resident = graph_.drop_resident}));
+    ASSIGN_OR_RETURN(
+        io::SaveResult saved,
+        io::Save(proto, *model_, options_.output,
+                 {.made = made, .drop_resident = graph_.drop_resident}));
     error_path_ = path_ == "-" ? "stdin" : path_;
     return std::move(saved.files);
   }

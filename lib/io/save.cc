@@ -300,8 +300,8 @@ absl::StatusOr<SaveResult> Saver::Write() {
     RETURN_IF_ERROR(named(data_file.status()));
     ASSIGN_OR_RETURN(const mode_t mode, model_file.Mode());
     RETURN_IF_ERROR(named(data_file->SetMode(mode)));
-    RETURN_IF_ERROR(named(data_.Write(
-        source_, options_.drop_resident, &data_file->writer())));
+    RETURN_IF_ERROR(named(
+        data_.Write(source_, options_.drop_resident, &data_file->writer())));
     RETURN_IF_ERROR(named(data_file->Finish()));
     ASSIGN_OR_RETURN(result.model_bytes, WriteModel(&model_file.writer()));
     result.data_bytes = data_file->writer().position();

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -9,7 +8,6 @@
 #include "onnx_memopt/ir/weight_reader.h"
 #include "onnx_memopt/rewrite/half_precision.h"
 #include "onnx_memopt/support/format.h"
-#include "onnx_memopt/support/half.h"
 #include "onnx_memopt/support/status_macros.h"
 
 namespace onnx_memopt::rewrite {
@@ -335,7 +333,8 @@ class Planner {
           });
       if (!is_read) continue;
       HalfRange& range = plan_.ranges[id];
-      const absl::Status read = Measure(value, &reader, &range);
+      const absl::Status read =
+          MeasureRange(graph_, id, plan_.options.type, &reader, &range);
       if (!read.ok()) {
         return absl::InvalidArgumentError(
             absl::StrCat("weight \"", Printable(value.name),
@@ -345,39 +344,6 @@ class Planner {
       plan_.kept[i] = plan_.options.out_of_range == OutOfRange::kKeep &&
                       (range.too_large > 0 || range.all_small);
     }
-    return absl::OkStatus();
-  }
-
-  absl::Status Measure(const Value& value, ir::WeightReader* reader,
-                       HalfRange* range) const {
-    const bool bfloat16 = plan_.options.type == ElementType::kBfloat16;
-    // Halfway to what would come after the largest, and to the smallest.
-    const float infinite = bfloat16 ? 0x1.ffp127F : 65520.0F;
-    const float zero = bfloat16 ? 0x1p-134F : 0x1p-25F;
-    const float normal = bfloat16 ? kMinNormalBfloat16 : kMinNormalFloat16;
-    float largest = 0;
-    const auto look = [&](absl::Span<const float> values) {
-      range->elements += static_cast<int64_t>(values.size());
-      for (const float element : values) {
-        const float magnitude = std::abs(element);
-        if (magnitude >= infinite && std::isfinite(magnitude)) {
-          ++range->too_large;
-        }
-        if (magnitude <= zero && magnitude > 0) ++range->vanishing;
-        largest = std::max(largest, magnitude);
-      }
-      return absl::OkStatus();
-    };
-    if (value.weight != ir::kNoWeight) {
-      RETURN_IF_ERROR(reader->VisitFloats(graph_.weight(value.weight), look));
-    } else {
-      std::vector<float> values;
-      for (const ir::Element& element : value.contents->elements) {
-        values.push_back(static_cast<float>(*element.real));
-      }
-      RETURN_IF_ERROR(look(values));
-    }
-    range->all_small = largest > 0 && largest < normal;
     return absl::OkStatus();
   }
 

@@ -1,5 +1,5 @@
-// Bytes of weights that a pass makes, however many: beyond some megabytes they are
-// in a file without a name, so that memory does not grow with the model.
+// Bytes of weights that a pass makes, however many: beyond some megabytes they
+// are in a file without a name, so that memory does not grow with the model.
 //
 //   LargeBytes bytes(&graph);
 //   weight.bytes = bytes.Own(std::move(elements));  // as long as the graph
@@ -20,7 +20,8 @@ class LargeBytes {
  public:
   explicit LargeBytes(ir::Graph* graph) : graph_(*graph) {}
 
-  // Where no file can be had, or none that is large enough, they stay in memory.
+  // Where no file can be had, or none that is large enough, they stay in
+  // memory.
   absl::string_view Own(std::string bytes);
 
  private:

@@ -100,8 +100,8 @@ class Narrower {
           if (form.empty()) continue;
           lines->push_back(absl::StrCat(
               "constant \"", Printable(graph_.value(operand).name), "\" is ",
-              absl::Substitute(form, width.from),
-              ", of a width that is now ", width.to, "; it stays"));
+              absl::Substitute(form, width.from), ", of a width that is now ",
+              width.to, "; it stays"));
           break;
         }
       }

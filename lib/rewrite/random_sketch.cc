@@ -149,8 +149,8 @@ class Sketcher {
 
   void Reserve(int64_t count) {
     if (basis_.cols() >= count) return;
-    const int64_t room = std::min(
-        end_, std::max({2 * basis_.cols(), 4 * kBlock, count}));
+    const int64_t room =
+        std::min(end_, std::max({2 * basis_.cols(), 4 * kBlock, count}));
     basis_.conservativeResize(a_.rows(), room);
     projected_.conservativeResize(a_.cols(), room);
   }

@@ -1,7 +1,6 @@
 #include "onnx_memopt/support/scratch_file.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

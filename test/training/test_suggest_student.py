@@ -308,7 +308,7 @@ def test_real_networks(name, tmp_path):
     (["--width", "1.5"], "--width: 1.5 is not"),
     (["--width", "nan"], "--width: nan is not"),
     (["--narrow-output", "y"], "--narrow-output needs --width"),
-    (["--width", "0.5", "--narrow-output", "z"], 'has no output "z"'),
+    (["--width", "0.5", "--narrow-output", "z"], 'has no output "z"; near it: "y"'),
     (["--dim", "q=3"], "q"),
     (["--batch", "0"], "--batch: 0 is not"),
 ])

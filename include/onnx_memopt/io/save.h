@@ -46,8 +46,8 @@ struct SaveOptions {
   // What Export left out of the skeleton: it is made while it is written, piece
   // by piece. kAuto puts what is made from external data into the data file.
   absl::Span<const ir::Weight> made = {};
-  // Gives back what reading those has made resident (Graph::drop_resident); after
-  // each of them. May be empty.
+  // Gives back what reading those has made resident (Graph::drop_resident);
+  // after each of them. May be empty.
   std::function<void()> drop_resident = {};
 };
 

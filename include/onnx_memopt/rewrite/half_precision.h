@@ -26,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "onnx_memopt/ir/graph.h"
+#include "onnx_memopt/ir/weight_reader.h"
 
 namespace onnx_memopt::rewrite {
 
@@ -53,6 +54,11 @@ struct HalfRange {
   int64_t vanishing = 0;   // not zero, and zero in 16 bits
   bool all_small = false;  // none is zero or normal in 16 bits, some are not 0
 };
+
+// Reads the elements of a float32 weight, or of what a Constant makes.
+absl::Status MeasureRange(const ir::Graph& graph, ir::ValueId id,
+                          ir::ElementType type, ir::WeightReader* reader,
+                          HalfRange* range);
 
 enum class Width : uint8_t { kSingle, kHalf };
 

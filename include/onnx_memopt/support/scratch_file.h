@@ -1,8 +1,8 @@
 // Bytes that are too many to be held in memory: in a file without a name, and
 // mapped back. Whatever becomes of the process, nothing is left behind.
 //
-// Contract: views stay good as long as the object lives. Messages begin with the
-// folder.
+// Contract: views stay good as long as the object lives. Messages begin with
+// the folder.
 //
 //   ASSIGN_OR_RETURN(ScratchFile file, ScratchFile::Create());
 //   ASSIGN_OR_RETURN(absl::string_view bytes, file.Append(large));
