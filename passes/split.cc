@@ -270,7 +270,7 @@ class Split final : public pass::Pass {
   // Where the peak is so many times lower, time was dealt out well.
   static constexpr int64_t kEnough = 2;
   // Of the peak, to give a region all the time that there is.
-  static constexpr double kWorthAllTime = 0.75;
+  static constexpr double kWorthAllTime = 0.85;
   // Norms of less than this part of the peak stay as they are.
   static constexpr int64_t kPartOfPeak = 32;
   // Buffers between norms are as large as the peak, and the runtime holds some
