@@ -125,10 +125,9 @@ class Split final : public pass::Pass {
       options.max_slowdown = form.one_for_all
                                  ? std::numeric_limits<double>::infinity()
                                  : context.goals().max_slowdown;
-      ASSIGN_OR_RETURN(
-          std::optional<Found> found,
-          Search(std::move(start), phases, options, now, context,
-                 form.norms.has_value() ? nullptr : &why_not));
+      ASSIGN_OR_RETURN(std::optional<Found> found,
+                       Search(std::move(start), phases, options, now, context,
+                              form.norms.has_value() ? nullptr : &why_not));
       if (!found.has_value()) continue;
       // What the runtime fuses may take less than is known here, and halos are
       // paid for in any case.
@@ -183,7 +182,8 @@ class Split final : public pass::Pass {
   };
 
   // Splits regions of `graph`, in which norms may be written in two phases,
-  // until none helps; nullopt if no state is better than `before`, and then `why_not`, unless it is null, says why.
+  // until none helps; nullopt if no state is better than `before`, and then
+  // `why_not`, unless it is null, says why.
   absl::StatusOr<std::optional<Found>> Search(
       Graph graph, const rewrite::TwoPhases& phases,
       rewrite::SplitSearchOptions options, const rewrite::RewritePeaks& before,
