@@ -240,9 +240,11 @@ class Split final : public pass::Pass {
           ", without its arena ", FormatBytes(before.bare_bytes), " -> ",
           FormatBytes(then.bare_bytes), " (predicted)");
       if (seconds > context.max_seconds()) break;
-      // The arena's regions are so coarse that its peak may fall by chance.
+      // The arena's regions are so coarse that its first peak may fall by
+      // chance.
       if (rewrite::Pays(best_bytes, then.first_bytes) &&
-          rewrite::Pays(before.bare_bytes, then.bare_bytes)) {
+          (rewrite::Pays(before.bare_bytes, then.bare_bytes) ||
+           then.steady_bytes <= before.steady_bytes)) {
         best_bytes = then.first_bytes;
         best = Found{.graph = now_whole.Clone(),
                      .peak_bytes = best_bytes,
