@@ -40,7 +40,8 @@ TOTAL = re.compile(r"total ([\d.]+) us$")
 # be one that is made up.
 MAX_FIXED_US = 10
 # What the time of a kind depends on beside a fixed cost and bytes of data.
-ARITHMETIC = {"moderate": ("flop_ps",), "batched-product": ("flop_ps",),
+ARITHMETIC = {"moderate": ("flop_ps",), "lrn": ("flop_ps",),
+              "batched-product": ("flop_ps",),
               **{kind: ("flop_ps", "weight_ps") for kind in
                  ("product", "conv", "pointwise-conv", "depthwise-conv")}}
 COLUMNS = ("fixed_us", "flop_ps", "weight_ps", "near_ps", "far_ps")

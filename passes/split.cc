@@ -125,10 +125,9 @@ class Split final : public pass::Pass {
       options.max_slowdown = form.one_for_all
                                  ? std::numeric_limits<double>::infinity()
                                  : context.goals().max_slowdown;
-      ASSIGN_OR_RETURN(
-          std::optional<Found> found,
-          Search(std::move(start), phases, options, now, context,
-                 form.norms.has_value() ? nullptr : &why_not));
+      ASSIGN_OR_RETURN(std::optional<Found> found,
+                       Search(std::move(start), phases, options, now, context,
+                              form.norms.has_value() ? nullptr : &why_not));
       if (!found.has_value()) continue;
       // What the runtime fuses may take less than is known here, and halos are
       // paid for in any case.
@@ -183,7 +182,8 @@ class Split final : public pass::Pass {
   };
 
   // Splits regions of `graph`, in which norms may be written in two phases,
-  // until none helps; nullopt if no state is better than `before`, and then `why_not`, unless it is null, says why.
+  // until none helps; nullopt if no state is better than `before`, and then
+  // `why_not`, unless it is null, says why.
   absl::StatusOr<std::optional<Found>> Search(
       Graph graph, const rewrite::TwoPhases& phases,
       rewrite::SplitSearchOptions options, const rewrite::RewritePeaks& before,
@@ -240,9 +240,11 @@ class Split final : public pass::Pass {
           ", without its arena ", FormatBytes(before.bare_bytes), " -> ",
           FormatBytes(then.bare_bytes), " (predicted)");
       if (seconds > context.max_seconds()) break;
-      // The arena's regions are so coarse that its peak may fall by chance.
+      // The arena's regions are so coarse that its first peak may fall by
+      // chance.
       if (rewrite::Pays(best_bytes, then.first_bytes) &&
-          rewrite::Pays(before.bare_bytes, then.bare_bytes)) {
+          (rewrite::Pays(before.bare_bytes, then.bare_bytes) ||
+           then.steady_bytes <= before.steady_bytes)) {
         best_bytes = then.first_bytes;
         best = Found{.graph = now_whole.Clone(),
                      .peak_bytes = best_bytes,
@@ -270,7 +272,7 @@ class Split final : public pass::Pass {
   // Where the peak is so many times lower, time was dealt out well.
   static constexpr int64_t kEnough = 2;
   // Of the peak, to give a region all the time that there is.
-  static constexpr double kWorthAllTime = 0.75;
+  static constexpr double kWorthAllTime = 0.85;
   // Norms of less than this part of the peak stay as they are.
   static constexpr int64_t kPartOfPeak = 32;
   // Buffers between norms are as large as the peak, and the runtime holds some

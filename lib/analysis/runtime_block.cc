@@ -265,7 +265,10 @@ class Builder {
   void Connect(RuntimeStep* step) {
     const Node& node = graph_.node(step->node);
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      if (node.operands[i] == kNoValue) continue;
+      if (node.operands[i] == kNoValue ||
+          (fusion_ && fusion_->IsGone(node.operands[i]))) {
+        continue;
+      }
       const int32_t value = ValueOf(node.operands[i]);
       step->inputs.push_back(value);
       if (static_cast<int>(i) == node.info->view_of) step->alias_of = value;

@@ -108,6 +108,7 @@ ConvolutionFusion::ConvolutionFusion(const RuntimeContext& context,
       open_[node.results[0]] = id;
       continue;
     }
+    if (IsOp(node, "Mul")) TakeSigmoid(node);
     // Of a sum of two convolutions the first runs with it.
     for (ValueId operand : node.operands) {
       if (operand == kNoValue) continue;
@@ -124,6 +125,23 @@ const ConvolutionFusion::Step* ConvolutionFusion::With(
     NodeId convolution) const {
   const auto it = steps_.find(convolution);
   return it == steps_.end() ? nullptr : &it->second;
+}
+
+// Sigmoid(x) runs with x * Sigmoid(x).
+void ConvolutionFusion::TakeSigmoid(const Node& product) {
+  for (ValueId factor : product.operands) {
+    if (factor == kNoValue) continue;
+    const NodeId producer = context_.graph.value(factor).producer;
+    if (producer == kNoNode || uses_.lookup(factor) != 1) continue;
+    const Node& sigmoid = context_.graph.node(producer);
+    if (!IsOp(sigmoid, "Sigmoid") || sigmoid.block != product.block ||
+        sigmoid.operands[0] != OtherOperand(product, factor)) {
+      continue;
+    }
+    taken_.insert(producer);
+    gone_.insert(factor);
+    return;
+  }
 }
 
 // Lets a convolution that makes `image` run with what reads it, if it can.

@@ -5,8 +5,8 @@
 //   y = Add(n, skip)                         written over `skip`
 //
 // Neither c nor n is ever there. Sums and activations run with it where images
-// are in the runtime's own layout, in blocks of channels.
-// Private to lib/analysis.
+// are in the runtime's own layout, in blocks of channels. A product x *
+// sigmoid(x) is one step everywhere. Private to lib/analysis.
 #ifndef ONNX_MEMOPT_LIB_ANALYSIS_RUNTIME_FUSION_H_
 #define ONNX_MEMOPT_LIB_ANALYSIS_RUNTIME_FUSION_H_
 
@@ -38,11 +38,13 @@ class ConvolutionFusion {
                     absl::Span<const ir::NodeId> nodes,
                     absl::Span<const ir::ValueId> results);
 
-  bool empty() const { return steps_.empty(); }
+  bool empty() const { return taken_.empty(); }
   // What runs with this convolution; null where it runs by itself.
   const Step* With(ir::NodeId convolution) const;
-  // True for nodes that run with a convolution before them.
+  // True for nodes that run as part of another one's step.
   bool IsTaken(ir::NodeId node) const { return taken_.contains(node); }
+  // True for what is never there, though a node reads it.
+  bool IsGone(ir::ValueId value) const { return gone_.contains(value); }
 
  private:
   bool Take(ir::NodeId convolution, ir::ValueId image, ir::NodeId reader);
@@ -53,7 +55,10 @@ class ConvolutionFusion {
   llvm::DenseMap<ir::ValueId, int> uses_;
   // Convolutions by what they have come to, while more may run with them.
   llvm::DenseMap<ir::ValueId, ir::NodeId> open_;
+  void TakeSigmoid(const ir::Node& product);
+
   llvm::DenseSet<ir::NodeId> taken_;
+  llvm::DenseSet<ir::ValueId> gone_;
   llvm::DenseMap<ir::NodeId, Step> steps_;  // by convolution
 };
 

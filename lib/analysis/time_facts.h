@@ -33,6 +33,7 @@ inline constexpr Row kRows[] = {
     {KernelKind::kElementwise, "elementwise", 1.6, 0, 0, 18, 24},
     {KernelKind::kTranscendental, "transcendental", 2.0, 0, 0, 36, 42},
     {KernelKind::kModerate, "moderate", 1.9, 6.6, 0, 31, 17},
+    {KernelKind::kLrn, "lrn", 1.9, 760, 0, 0, 0},
     {KernelKind::kProduct, "product", 10, 3.2, 31, 0, 91},
     {KernelKind::kBatchedProduct, "batched-product", 5, 1.4, 0, 54, 67},
     {KernelKind::kConv, "conv", 10, 2.7, 34, 69, 49},

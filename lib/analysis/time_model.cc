@@ -94,6 +94,7 @@ class Builder {
       case KernelKind::kElementwise:
       case KernelKind::kTranscendental:
       case KernelKind::kModerate:
+      case KernelKind::kLrn:
         work.data_bytes = read + written + work.weight_bytes;
         work.weight_bytes = 0;
         break;
@@ -208,7 +209,7 @@ class Builder {
         return KernelKind::kView;
       case ir::RecomputeCost::kUnknown:
       case ir::RecomputeCost::kModerate:
-        return KernelKind::kModerate;
+        return node.op_type == "LRN" ? KernelKind::kLrn : KernelKind::kModerate;
       case ir::RecomputeCost::kCheap:
         return CheapKind(node);
       case ir::RecomputeCost::kExpensive:

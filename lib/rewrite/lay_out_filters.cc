@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "onnx_memopt/rewrite/outline.h"
 
 namespace onnx_memopt::rewrite {
@@ -19,7 +20,6 @@ using ir::NodeId;
 using ir::ValueId;
 
 constexpr size_t kFilters = 1;
-constexpr size_t kBias = 2;
 
 class Layout {
  public:
@@ -27,82 +27,56 @@ class Layout {
       : builder_(builder), graph_(builder.graph()), body_(body) {}
 
   void Run() {
+    // What makes them may be made in turn.
+    while (MoveMakers()) {
+    }
     const std::vector<NodeId> nodes = graph_.block(body_).nodes;
-    std::vector<NodeId> convolutions;
-    for (NodeId id : nodes) {
-      if (IsConvolution(graph_.node(id)) && NeedsCopy(graph_.node(id))) {
-        convolutions.push_back(id);
-      }
-    }
-    if (convolutions.empty()) return;
-    CountUses();
-    for (NodeId id : convolutions) {
-      if (!Take(id, kFilters)) continue;
-      Take(id, kBias);
-    }
+    for (NodeId id : nodes) FoldNamed(id);
     std::vector<NodeId>& schedule = graph_.mutable_block(body_).nodes;
     schedule.insert(schedule.begin(), added_.begin(), added_.end());
-    for (NodeId id : left_) {
-      graph_.EraseNodes(graph_.node(id).block, {id});
-    }
   }
 
  private:
-  bool IsOutside(const Node& node, size_t operand) const {
-    return operand < node.operands.size() &&
-           node.operands[operand] != kNoValue &&
-           graph_.value(node.operands[operand]).block != body_;
-  }
-  bool NeedsCopy(const Node& node) const {
-    return IsOutside(node, kFilters) || IsOutside(node, kBias);
+  bool IsOutside(ValueId value) const {
+    return value != kNoValue && graph_.value(value).block != body_;
   }
 
-  void CountUses() {
-    const auto use = [&](ValueId value, bool inside) {
-      if (value == kNoValue) return;
-      ++uses_[value];
-      if (inside) ++inside_[value];
-    };
-    for (size_t i = 0; i < graph_.num_nodes(); ++i) {
-      const NodeId id{static_cast<uint32_t>(i)};
-      if (graph_.erased(id)) continue;
+  bool MoveMakers() {
+    llvm::DenseSet<ValueId> wanted;
+    for (NodeId id : graph_.block(body_).nodes) {
       const Node& node = graph_.node(id);
-      const bool inside = node.block == body_ && IsConvolution(node);
-      for (ValueId operand : node.operands) use(operand, inside);
-    }
-    for (size_t i = 0; i < graph_.num_blocks(); ++i) {
-      for (ValueId result :
-           graph_.block(BlockId(static_cast<uint32_t>(i))).results) {
-        use(result, false);
+      for (ValueId operand : node.operands) {
+        if (IsOutside(operand) && IsMade(operand) &&
+            (IsConvolution(node) || IsSmall(operand))) {
+          wanted.insert(operand);
+        }
       }
     }
-  }
-
-  // True if the operand is of the body then.
-  bool Take(NodeId id, size_t operand) {
-    if (!IsOutside(graph_.node(id), operand)) return true;
-    const ValueId outer = graph_.node(id).operands[operand];
-    auto it = copies_.find(outer);
-    if (it == copies_.end()) {
-      const bool is_weight =
-          graph_.value(outer).kind == ir::ValueKind::kInitializer;
-      ValueId copy = kNoValue;
-      if (is_weight && operand == kBias) copy = Fold(outer);
-      if (!is_weight && IsMadeFor(outer)) copy = Move(outer);
-      if (copy == kNoValue) return false;
-      it = copies_.try_emplace(outer, copy).first;
+    if (wanted.empty()) return false;
+    DropReadElsewhere(&wanted);
+    std::vector<NodeId> makers;
+    BlockId block = ir::kNoBlock;
+    for (NodeId id : graph_.block(body_).nodes) {
+      for (ValueId operand : graph_.node(id).operands) {
+        if (operand == kNoValue || !wanted.erase(operand)) continue;
+        const NodeId maker = graph_.value(operand).producer;
+        if (block == ir::kNoBlock) block = graph_.node(maker).block;
+        if (graph_.node(maker).block == block) makers.push_back(maker);
+      }
     }
-    graph_.mutable_node(id).operands[operand] = it->second;
+    if (makers.empty()) return false;
+    MoveIntoSubgraph(graph_, makers, body_);
+    std::vector<NodeId>& nodes = graph_.mutable_block(body_).nodes;
+    std::rotate(nodes.begin(),
+                nodes.end() - static_cast<std::ptrdiff_t>(makers.size()),
+                nodes.end());
     return true;
   }
 
-  // By a node that reads nothing but weights, for convolutions in the body.
-  bool IsMadeFor(ValueId value) {
+  // By a node that reads nothing but weights, or what is made of them.
+  bool IsMade(ValueId value) const {
     const NodeId producer = graph_.value(value).producer;
-    if (producer == ir::kNoNode || uses_[value] != inside_[value] ||
-        graph_.value(value).pinned) {
-      return false;
-    }
+    if (producer == ir::kNoNode || graph_.value(value).pinned) return false;
     const Node& node = graph_.node(producer);
     return node.results.size() == 1 && node.blocks.empty() && !node.is_call &&
            !node.info->random && !node.operands.empty() &&
@@ -110,28 +84,61 @@ class Layout {
                        [&](ValueId operand) {
                          return operand == kNoValue ||
                                 graph_.value(operand).kind ==
-                                    ir::ValueKind::kInitializer;
+                                    ir::ValueKind::kInitializer ||
+                                IsMade(operand);
                        });
   }
 
-  ValueId Move(ValueId value) {
-    const NodeId producer = graph_.value(value).producer;
-    Node node = graph_.node(producer);
-    node.block = body_;
-    const ValueId copy = builder_.Value(body_, graph_.value(value).type,
-                                        graph_.value(value).name);
-    node.results[0] = copy;
-    added_.push_back(graph_.AddNode(std::move(node)));
-    graph_.mutable_value(copy).producer = added_.back();
-    left_.push_back(producer);
-    return copy;
+  bool IsSmall(ValueId value) const {
+    const std::optional<ir::Dim> bytes = SizeBytes(graph_.value(value).type);
+    return bytes && bytes->is_constant() &&
+           bytes->constant() <= kSmallWeightBytes;
   }
 
-  ValueId Fold(ValueId bias) {
-    const ir::Value& value = graph_.value(bias);
-    const ValueId shape = builder_.Int64s(body_, "bias/shape", {-1});
+  void DropReadElsewhere(llvm::DenseSet<ValueId>* wanted) const {
+    for (size_t i = 0; i < graph_.num_nodes(); ++i) {
+      const NodeId id{static_cast<uint32_t>(i)};
+      if (graph_.erased(id) || graph_.node(id).block == body_) continue;
+      for (ValueId operand : graph_.node(id).operands) {
+        if (operand != kNoValue) wanted->erase(operand);
+      }
+    }
+    for (size_t i = 0; i < graph_.num_blocks(); ++i) {
+      for (ValueId result :
+           graph_.block(BlockId(static_cast<uint32_t>(i))).results) {
+        if (result != kNoValue) wanted->erase(result);
+      }
+    }
+  }
+
+  // Small weights that stay outside since the model names them.
+  void FoldNamed(NodeId id) {
+    const bool is_convolution = IsConvolution(graph_.node(id));
+    if (is_convolution ? IsOutside(graph_.node(id).operands[kFilters])
+                       : graph_.node(id).op_type != "BatchNormalization") {
+      return;
+    }
+    const size_t count = graph_.node(id).operands.size();
+    for (size_t i = kFilters; i < count; ++i) {
+      const ValueId operand = graph_.node(id).operands[i];
+      if (!IsOutside(operand) || !IsSmall(operand) ||
+          graph_.value(operand).kind != ir::ValueKind::kInitializer) {
+        continue;
+      }
+      auto it = folded_.find(operand);
+      if (it == folded_.end()) {
+        it = folded_.try_emplace(operand, Fold(operand)).first;
+      }
+      graph_.mutable_node(id).operands[i] = it->second;
+    }
+  }
+
+  // One dimension, as all that is folded has.
+  ValueId Fold(ValueId weight) {
+    const ir::Value& value = graph_.value(weight);
+    const ValueId shape = builder_.Int64s(body_, "split/all", {-1});
     const ValueId copy =
-        builder_.Op(body_, "Reshape", {bias, shape}, value.type, value.name);
+        builder_.Op(body_, "Reshape", {weight, shape}, value.type, value.name);
     added_.push_back(graph_.value(copy).producer);
     return copy;
   }
@@ -139,11 +146,8 @@ class Layout {
   Builder& builder_;
   Graph& graph_;
   BlockId body_;
-  llvm::DenseMap<ValueId, int> uses_;
-  llvm::DenseMap<ValueId, int> inside_;  // by convolutions of the body
-  llvm::DenseMap<ValueId, ValueId> copies_;
+  llvm::DenseMap<ValueId, ValueId> folded_;
   std::vector<NodeId> added_;
-  std::vector<NodeId> left_;  // without a reader
 };
 
 }  // namespace

@@ -54,6 +54,14 @@ bool ReadsLargeWeights(const ir::Graph& graph, const analysis::Sizes& sizes,
   return false;
 }
 
+bool SplitsFilters(const ir::Graph& graph, const SplitPlan& plan) {
+  return std::any_of(
+      plan.nodes.begin(), plan.nodes.end(), [&](const SplitNode& split) {
+        return IsConvolution(graph.node(split.node)) &&
+               split.way.operands.size() > 1 && split.way.operands[1].axis >= 0;
+      });
+}
+
 bool CutsConvolutions(const BlockFlow& flow, const SplitPlan& plan,
                       bool plain_anyway) {
   const ir::Graph& graph = flow.graph();

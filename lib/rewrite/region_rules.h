@@ -15,6 +15,9 @@ namespace onnx_memopt::rewrite {
 // would save is not there.
 bool HasProduct(const ir::Graph& graph, const SplitPlan& plan);
 
+// Parts of filters are no constants, so that the runtime lays out none of them.
+bool SplitsFilters(const ir::Graph& graph, const SplitPlan& plan);
+
 // A runtime lays the weights of products out when it loads the model, for the
 // main graph and its subgraphs; in subgraphs of those it does so in every run.
 bool ReadsLargeWeights(const ir::Graph& graph, const analysis::Sizes& sizes,

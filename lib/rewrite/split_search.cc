@@ -345,7 +345,8 @@ class SplitSearch::Place {
   // Why the runtime would not gain by it.
   std::optional<SplitRefusal> Refusal(const SplitPlan& plan) const {
     if (!HasProduct(graph_, plan)) return SplitRefusal::kNoProduct;
-    if (CutsConvolutions(flow_, plan, options_.between_norms)) {
+    if (SplitsFilters(graph_, plan) ||
+        CutsConvolutions(flow_, plan, options_.between_norms)) {
       return SplitRefusal::kCutsConvolution;
     }
     if (LeavesOneOfTwo(plan)) return SplitRefusal::kLeavesStatistics;

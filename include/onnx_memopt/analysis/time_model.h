@@ -33,6 +33,7 @@ enum class KernelKind : uint8_t {
   kElementwise,     // one pass, little arithmetic
   kTranscendental,  // one pass with exp, erf, pow and their like
   kModerate,        // a few passes: softmax, normalisation, pooling
+  kLrn,             // a power for each element, one after the other
   kProduct,         // of a matrix with weights
   kBatchedProduct,  // of matrices that are both computed, and attention
   kConv,

@@ -7,10 +7,11 @@
 //       y = Conv(x, w, bias) }                    b = Reshape(bias, [-1])
 //                                                 y = Conv(x, w, b) }
 //
-// What nodes make from weights alone goes along, if nothing else reads it. A
-// bias that has to stay, since the model names it as an input, is folded into a
-// constant of the body through a Reshape. Filters that have to stay are left
-// alone: a copy would be held beside them.
+// What nodes make from weights alone goes along, if nothing else reads it:
+// scales and norms too, which are folded into the filters. A bias that has to
+// stay, since the model names it as an input, is folded into a constant of the
+// body through a Reshape. Filters that have to stay are left alone: a copy
+// would be held beside them.
 #ifndef ONNX_MEMOPT_REWRITE_LAY_OUT_FILTERS_H_
 #define ONNX_MEMOPT_REWRITE_LAY_OUT_FILTERS_H_
 

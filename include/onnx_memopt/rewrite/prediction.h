@@ -30,7 +30,8 @@ absl::Status CheckCanSearch(const ir::Graph& graph,
 // Node by node, as the graph has them: what a search walks over.
 analysis::RuntimeOptions RewriteOptions();
 
-// The same with the convolutions that the runtime makes of it: what is compared.
+// The same with the convolutions that the runtime makes of it: what is
+// compared.
 analysis::RuntimeOptions PeakOptions();
 
 absl::StatusOr<analysis::RuntimePrediction> PredictForRewrite(

@@ -330,6 +330,18 @@ TEST(RuntimeMemoryTest, AConvolutionRunsWithWhatIsFoldedIntoItAndItsSum) {
   EXPECT_EQ(Runtime(graph(kPlain)).Predict(together).order.size(), 5);
 }
 
+TEST(RuntimeMemoryTest, AProductWithItsSigmoidIsOneStep) {
+  Runtime runtime(R"(
+    g (float[1024, 256] x) => (float[1024, 1] y) <int64[1] last = {1}> {
+      a = Sin(x)
+      s = Sigmoid(a)
+      p = Mul(a, s)
+      y = ReduceMax(p, last)
+    })");
+  EXPECT_EQ(runtime.Bare({.folding = true}), 3 * kMib);
+  EXPECT_EQ(runtime.Bare({.folding = true, .fusion = true}), 2 * kMib);
+}
+
 // What works on blocks of channels is made anew, in the order of the walk, so a
 // shortcut, which was walked first, runs last: behind b, before c.
 TEST(RuntimeMemoryTest, FusedConvolutionsAreNumberedAnew) {
