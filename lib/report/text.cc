@@ -130,7 +130,7 @@ class TextWriter {
                 before.runtime_default.steady_peak_bytes,
                 after.runtime_default.steady_peak_bytes);
       Line("  Predicted: above the loaded model, with default options, and");
-      Line("  without the runtime's own fusions.");
+      Line("  without most of the runtime's own fusions.");
       WriteTime();
       WriteBudget();
       WriteSessionOptions();
