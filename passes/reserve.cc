@@ -194,6 +194,8 @@ class Reserve final : public pass::Pass {
   static constexpr int64_t kMinGainBytes = 512 << 10;
   // Each size of the region is a copy of the graph and a prediction.
   static constexpr size_t kMaxNodes = 20'000;
+  // Nodes are added for each.
+  static constexpr size_t kMaxInputs = 1'000;
 
   static absl::StatusOr<bool> Rewrite(Graph& graph,
                                       pass::PassContext& context) {
@@ -258,6 +260,11 @@ class Reserve final : public pass::Pass {
             "input \"", Printable(value.name), "\" is ", ToString(value.type)));
       }
       if (!value.type.shape->empty()) inputs.push_back(param);
+    }
+    if (inputs.size() > kMaxInputs) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("it is for graphs of up to ", kMaxInputs,
+                       " inputs, this one has ", inputs.size()));
     }
     if (inputs.empty()) {
       return absl::FailedPreconditionError("no input has dimensions");

@@ -194,7 +194,7 @@ class Run {
 
   // The session that the step is for.
   analysis::RuntimeOptions Runtime() const {
-    analysis::RuntimeOptions runtime = rewrite::RewriteOptions();
+    analysis::RuntimeOptions runtime = rewrite::PeakOptions();
     if (options_.session == StepSession::kBare) {
       runtime = analysis::Bare(runtime);
     }
