@@ -72,15 +72,14 @@ std::string NormalLocation(absl::string_view location) {
 class Saver {
  public:
   Saver(const onnx::ModelProto& skeleton, const LoadedModel& source,
-        const std::string& path, const SaveOptions& options,
-        PayloadTable payloads)
+        std::string path, SaveOptions options, PayloadTable payloads)
       : skeleton_(skeleton),
         source_(source),
         payloads_(std::move(payloads)),
-        path_(path),
-        options_(options),
-        to_stdout_(path == "-"),
-        data_(NameOf(path) + ".data") {}
+        path_(std::move(path)),
+        options_(std::move(options)),
+        to_stdout_(path_ == "-"),
+        data_(NameOf(path_) + ".data") {}
 
   absl::StatusOr<SaveResult> Run();
   absl::StatusOr<std::string> ToString();

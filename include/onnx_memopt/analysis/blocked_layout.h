@@ -15,8 +15,8 @@ namespace onnx_memopt::analysis {
 bool KeepsBlockedLayout(const ir::Node& node);
 
 // Whether the runtime, at its default level, has the value in that layout: a
-// convolution that takes it, as those with constant filters do, made the value or
-// is before it.
+// convolution that takes it, as those with constant filters do, made the value
+// or is before it.
 bool IsInBlocks(const ir::Graph& graph, ir::ValueId value,
                 absl::FunctionRef<bool(const ir::Node&)> takes_blocks);
 
